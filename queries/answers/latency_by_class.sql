@@ -1,0 +1,28 @@
+-- latency_by_class: how long do callers wait, by class?
+-- kind:   answer
+-- grain:  one row per run, class and metric
+-- needs:  latency_values
+-- params: run VARCHAR = NULL
+-- column: run_id  VARCHAR run
+-- column: class   VARCHAR class, as logged
+-- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
+-- column: values  BIGINT  values behind the row: requests, or token gaps for itl
+-- column: mean_ms DOUBLE  mean, milliseconds
+-- column: p50_ms  DOUBLE  median, milliseconds
+-- column: p90_ms  DOUBLE  90th percentile, milliseconds
+-- column: p95_ms  DOUBLE  95th percentile, milliseconds
+-- column: p99_ms  DOUBLE  99th percentile, milliseconds
+-- column: max_ms  DOUBLE  largest, milliseconds
+-- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
+SELECT
+    NULL::VARCHAR AS run_id,
+    NULL::VARCHAR AS class,
+    NULL::VARCHAR AS metric,
+    NULL::BIGINT AS values,
+    NULL::DOUBLE AS mean_ms,
+    NULL::DOUBLE AS p50_ms,
+    NULL::DOUBLE AS p90_ms,
+    NULL::DOUBLE AS p95_ms,
+    NULL::DOUBLE AS p99_ms,
+    NULL::DOUBLE AS max_ms
+WHERE $run IS NULL;

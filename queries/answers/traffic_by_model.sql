@@ -1,0 +1,37 @@
+-- traffic_by_model: what does each model ask for, and what does it get?
+-- kind:   answer
+-- grain:  one row per run and model
+-- needs:  request_latency
+-- params: run VARCHAR = NULL
+-- column: run_id        VARCHAR run
+-- column: model         VARCHAR model, as logged
+-- column: requests      BIGINT  requests replayed, refused ones included
+-- column: request_share DOUBLE  share of the run's requests
+-- column: completed     BIGINT  requests answered in full
+-- column: input_tokens  BIGINT  prompt tokens of requests that ran
+-- column: hit_tokens    BIGINT  prompt tokens found in the prefix cache at first admission
+-- column: hit_share     DOUBLE  hit_tokens / input_tokens
+-- column: output_tokens BIGINT  tokens generated
+-- column: token_share   DOUBLE  share of the run's input and output tokens
+-- column: ttft_p95_ms   DOUBLE  95th percentile of ttft, milliseconds
+-- column: tpot_p95_ms   DOUBLE  95th percentile of tpot, milliseconds
+-- column: e2e_p95_ms    DOUBLE  95th percentile of e2e, milliseconds
+-- column: slo_share     DOUBLE  share of requests within the SLO
+-- column: preemptions   BIGINT  preemptions of its requests
+SELECT
+    NULL::VARCHAR AS run_id,
+    NULL::VARCHAR AS model,
+    NULL::BIGINT AS requests,
+    NULL::DOUBLE AS request_share,
+    NULL::BIGINT AS completed,
+    NULL::BIGINT AS input_tokens,
+    NULL::BIGINT AS hit_tokens,
+    NULL::DOUBLE AS hit_share,
+    NULL::BIGINT AS output_tokens,
+    NULL::DOUBLE AS token_share,
+    NULL::DOUBLE AS ttft_p95_ms,
+    NULL::DOUBLE AS tpot_p95_ms,
+    NULL::DOUBLE AS e2e_p95_ms,
+    NULL::DOUBLE AS slo_share,
+    NULL::BIGINT AS preemptions
+WHERE $run IS NULL;
