@@ -7,7 +7,7 @@
 -- column: start_s    DOUBLE    start of the minute, seconds from the start of the trace
 -- column: start_time TIMESTAMP the same on the wall clock of report.time_zone; null for relative clocks
 -- column: metric     VARCHAR   ttft, tpot, itl, itl_request_mean, e2e or queue
--- column: values     BIGINT    values behind the row: requests, or token gaps for itl
+-- column: samples    BIGINT    values behind the row: requests, or token gaps for itl
 -- column: mean_ms    DOUBLE    mean, milliseconds
 -- column: p50_ms     DOUBLE    median, milliseconds
 -- column: p90_ms     DOUBLE    90th percentile, milliseconds
@@ -21,7 +21,7 @@ SELECT
     NULL::DOUBLE AS start_s,
     NULL::TIMESTAMP AS start_time,
     NULL::VARCHAR AS metric,
-    NULL::BIGINT AS values,
+    NULL::BIGINT AS samples,
     NULL::DOUBLE AS mean_ms,
     NULL::DOUBLE AS p50_ms,
     NULL::DOUBLE AS p90_ms,

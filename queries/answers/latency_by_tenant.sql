@@ -6,7 +6,7 @@
 -- column: run_id  VARCHAR run
 -- column: tenant  VARCHAR tenant, as logged
 -- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
--- column: values  BIGINT  values behind the row: requests, or token gaps for itl
+-- column: samples BIGINT  values behind the row: requests, or token gaps for itl
 -- column: mean_ms DOUBLE  mean, milliseconds
 -- column: p50_ms  DOUBLE  median, milliseconds
 -- column: p90_ms  DOUBLE  90th percentile, milliseconds
@@ -18,7 +18,7 @@ SELECT
     NULL::VARCHAR AS run_id,
     NULL::VARCHAR AS tenant,
     NULL::VARCHAR AS metric,
-    NULL::BIGINT AS values,
+    NULL::BIGINT AS samples,
     NULL::DOUBLE AS mean_ms,
     NULL::DOUBLE AS p50_ms,
     NULL::DOUBLE AS p90_ms,

@@ -7,13 +7,13 @@
 -- column: metric      VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
 -- column: from_ms     DOUBLE  lower edge, inside the bin
 -- column: to_ms       DOUBLE  upper edge, outside the bin
--- column: values      BIGINT  values in the bin
--- column: value_share DOUBLE  share of the metric's values
+-- column: samples     BIGINT  values in the bin
+-- column: sample_share DOUBLE  share of the metric's values
 SELECT
     NULL::VARCHAR AS run_id,
     NULL::VARCHAR AS metric,
     NULL::DOUBLE AS from_ms,
     NULL::DOUBLE AS to_ms,
-    NULL::BIGINT AS values,
-    NULL::DOUBLE AS value_share
+    NULL::BIGINT AS samples,
+    NULL::DOUBLE AS sample_share
 WHERE $run IS NULL;
