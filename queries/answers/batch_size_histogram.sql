@@ -9,11 +9,19 @@
 -- column: steps         BIGINT  steps
 -- column: step_share    DOUBLE  share of steps
 -- column: time_share    DOUBLE  share of step time
+WITH width AS (
+    SELECT run_id, most // $bins + 1 AS width
+    FROM (SELECT run_id, MAX(scheduled) AS most FROM steps WHERE $run IS NULL OR run_id = $run GROUP BY run_id)
+)
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::BIGINT AS from_requests,
-    NULL::BIGINT AS to_requests,
-    NULL::BIGINT AS steps,
-    NULL::DOUBLE AS step_share,
-    NULL::DOUBLE AS time_share
-WHERE $run IS NULL;
+    run_id,
+    scheduled // width * width AS from_requests,
+    scheduled // width * width + width AS to_requests,
+    COUNT(*) AS steps,
+    COUNT(*) / SUM(COUNT(*)) OVER in_run AS step_share,
+    SUM(duration_ns) / NULLIF(SUM(SUM(duration_ns)) OVER in_run, 0) AS time_share
+FROM steps
+JOIN width USING (run_id)
+GROUP BY run_id, width, scheduled // width
+WINDOW in_run AS (PARTITION BY run_id)
+ORDER BY run_id, from_requests;

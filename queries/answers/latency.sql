@@ -1,7 +1,7 @@
 -- latency: how long do callers wait?
 -- kind:   answer
 -- grain:  one row per run and metric
--- needs:  latency_values
+-- needs:  latency_percentiles, metric_rank
 -- params: run VARCHAR = NULL
 -- column: run_id  VARCHAR run
 -- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
@@ -14,13 +14,14 @@
 -- column: max_ms  DOUBLE  largest, milliseconds
 -- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::VARCHAR AS metric,
-    NULL::BIGINT AS samples,
-    NULL::DOUBLE AS mean_ms,
-    NULL::DOUBLE AS p50_ms,
-    NULL::DOUBLE AS p90_ms,
-    NULL::DOUBLE AS p95_ms,
-    NULL::DOUBLE AS p99_ms,
-    NULL::DOUBLE AS max_ms
-WHERE $run IS NULL;
+    run_id,
+    metric,
+    samples,
+    mean_ms,
+    p50_ms,
+    p90_ms,
+    p95_ms,
+    p99_ms,
+    max_ms
+FROM latency_percentiles('all', $run)
+ORDER BY run_id, metric_rank(metric);

@@ -1,7 +1,7 @@
 -- latency_by_minute: how long do callers wait, minute by minute?
 -- kind:   answer
 -- grain:  one row per run, minute and metric
--- needs:  latency_values
+-- needs:  latency_percentiles, metric_rank, run_span
 -- params: run VARCHAR = NULL, minutes INTEGER = 1
 -- column: run_id     VARCHAR   run
 -- column: start_s    DOUBLE    start of the minute, seconds from the start of the trace
@@ -17,15 +17,17 @@
 -- note:   a request belongs to the minute of its arrival, a token gap to the minute in which it ends.
 -- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::DOUBLE AS start_s,
-    NULL::TIMESTAMP AS start_time,
-    NULL::VARCHAR AS metric,
-    NULL::BIGINT AS samples,
-    NULL::DOUBLE AS mean_ms,
-    NULL::DOUBLE AS p50_ms,
-    NULL::DOUBLE AS p90_ms,
-    NULL::DOUBLE AS p95_ms,
-    NULL::DOUBLE AS p99_ms,
-    NULL::DOUBLE AS max_ms
-WHERE $run IS NULL;
+    run_id,
+    minute * $minutes * 60.0::DOUBLE AS start_s,
+    TIMEZONE(time_zone, origin_time + TO_SECONDS(minute * $minutes * 60)) AS start_time,
+    metric,
+    samples,
+    mean_ms,
+    p50_ms,
+    p90_ms,
+    p95_ms,
+    p99_ms,
+    max_ms
+FROM latency_percentiles('minute', $run, $minutes)
+JOIN run_span USING (run_id)
+ORDER BY run_id, start_s, metric_rank(metric);

@@ -1,7 +1,7 @@
 -- latency_by_tenant: how long do callers wait, by tenant?
 -- kind:   answer
 -- grain:  one row per run, tenant and metric
--- needs:  latency_values
+-- needs:  latency_percentiles, metric_rank
 -- params: run VARCHAR = NULL
 -- column: run_id  VARCHAR run
 -- column: tenant  VARCHAR tenant, as logged
@@ -15,14 +15,15 @@
 -- column: max_ms  DOUBLE  largest, milliseconds
 -- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::VARCHAR AS tenant,
-    NULL::VARCHAR AS metric,
-    NULL::BIGINT AS samples,
-    NULL::DOUBLE AS mean_ms,
-    NULL::DOUBLE AS p50_ms,
-    NULL::DOUBLE AS p90_ms,
-    NULL::DOUBLE AS p95_ms,
-    NULL::DOUBLE AS p99_ms,
-    NULL::DOUBLE AS max_ms
-WHERE $run IS NULL;
+    run_id,
+    label AS tenant,
+    metric,
+    samples,
+    mean_ms,
+    p50_ms,
+    p90_ms,
+    p95_ms,
+    p99_ms,
+    max_ms
+FROM latency_percentiles('tenant', $run)
+ORDER BY run_id, tenant, metric_rank(metric);

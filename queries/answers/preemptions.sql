@@ -11,13 +11,26 @@
 -- column: recomputed_tokens  BIGINT  of these computed before for the same request
 -- column: recomputed_share   DOUBLE  recomputed_tokens / computed_tokens
 -- column: resumed_hit_tokens BIGINT  tokens of preempted requests that the cache still held at resumption
+WITH work AS (
+    SELECT
+        *,
+        CASE
+            WHEN preemptions > 0 AND output_tokens > 0
+                THEN GREATEST(computed_tokens - (input_tokens - cached_tokens + output_tokens - 1), 0)
+            ELSE 0
+        END AS recomputed_tokens
+    FROM requests
+    WHERE first_scheduled_ns IS NOT NULL AND ($run IS NULL OR run_id = $run)
+)
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::BIGINT AS preemptions,
-    NULL::BIGINT AS requests_preempted,
-    NULL::DOUBLE AS preempted_share,
-    NULL::BIGINT AS computed_tokens,
-    NULL::BIGINT AS recomputed_tokens,
-    NULL::DOUBLE AS recomputed_share,
-    NULL::BIGINT AS resumed_hit_tokens
-WHERE $run IS NULL;
+    run_id,
+    COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions,
+    COUNT_IF(preemptions > 0)::BIGINT AS requests_preempted,
+    COUNT_IF(preemptions > 0) / COUNT(*) AS preempted_share,
+    COALESCE(SUM(computed_tokens), 0)::BIGINT AS computed_tokens,
+    COALESCE(SUM(recomputed_tokens), 0)::BIGINT AS recomputed_tokens,
+    SUM(recomputed_tokens) / NULLIF(SUM(computed_tokens), 0) AS recomputed_share,
+    COALESCE(SUM(resumed_cached_tokens), 0)::BIGINT AS resumed_hit_tokens
+FROM work
+GROUP BY run_id
+ORDER BY run_id;

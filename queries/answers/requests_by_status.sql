@@ -11,11 +11,14 @@
 -- column: input_tokens  BIGINT  prompt tokens; null where none is known
 -- column: output_tokens BIGINT  tokens generated in the replay; null where none was replayed
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::VARCHAR AS log_status,
-    NULL::VARCHAR AS outcome,
-    NULL::BIGINT AS requests,
-    NULL::DOUBLE AS request_share,
-    NULL::BIGINT AS input_tokens,
-    NULL::BIGINT AS output_tokens
-WHERE $run IS NULL;
+    run_id,
+    log_status,
+    outcome,
+    COUNT(*) AS requests,
+    COUNT(*) / SUM(COUNT(*)) OVER (PARTITION BY run_id) AS request_share,
+    SUM(input_tokens)::BIGINT AS input_tokens,
+    SUM(output_tokens)::BIGINT AS output_tokens
+FROM requests
+WHERE $run IS NULL OR run_id = $run
+GROUP BY run_id, log_status, outcome
+ORDER BY run_id, requests DESC, log_status, outcome;

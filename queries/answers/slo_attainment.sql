@@ -1,7 +1,7 @@
 -- slo_attainment: which promise is broken, by class?
 -- kind:   answer
 -- grain:  one row per run and class
--- needs:  request_latency
+-- needs:  request_latency, run_span
 -- params: run VARCHAR = NULL
 -- column: run_id      VARCHAR run
 -- column: class       VARCHAR class, as logged
@@ -17,17 +17,21 @@
 -- column: unanswered  BIGINT  requests refused, given up or never finished
 -- column: goodput_rps DOUBLE  within_slo per second of the run
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::VARCHAR AS class,
-    NULL::DOUBLE AS ttft_slo_ms,
-    NULL::DOUBLE AS tpot_slo_ms,
-    NULL::DOUBLE AS e2e_slo_ms,
-    NULL::BIGINT AS requests,
-    NULL::BIGINT AS within_slo,
-    NULL::DOUBLE AS slo_share,
-    NULL::BIGINT AS ttft_missed,
-    NULL::BIGINT AS tpot_missed,
-    NULL::BIGINT AS e2e_missed,
-    NULL::BIGINT AS unanswered,
-    NULL::DOUBLE AS goodput_rps
-WHERE $run IS NULL;
+    run_id,
+    class,
+    ttft_slo_ms,
+    tpot_slo_ms,
+    e2e_slo_ms,
+    COUNT(*) AS requests,
+    COUNT_IF(within_slo)::BIGINT AS within_slo,
+    COUNT_IF(within_slo) / COUNT(*) AS slo_share,
+    COUNT_IF(ttft_ms > ttft_slo_ms)::BIGINT AS ttft_missed,
+    COUNT_IF(tpot_ms > tpot_slo_ms)::BIGINT AS tpot_missed,
+    COUNT_IF(e2e_ms > e2e_slo_ms)::BIGINT AS e2e_missed,
+    COUNT_IF(NOT completed)::BIGINT AS unanswered,
+    COUNT_IF(within_slo) / ANY_VALUE(duration_s) AS goodput_rps
+FROM request_latency
+JOIN run_span USING (run_id)
+WHERE $run IS NULL OR run_id = $run
+GROUP BY run_id, class, ttft_slo_ms, tpot_slo_ms, e2e_slo_ms
+ORDER BY run_id, class;

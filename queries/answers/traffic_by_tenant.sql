@@ -1,7 +1,7 @@
 -- traffic_by_tenant: what does each tenant ask for, and what does it get?
 -- kind:   answer
 -- grain:  one row per run and tenant
--- needs:  request_latency
+-- needs:  traffic_by
 -- params: run VARCHAR = NULL
 -- column: run_id        VARCHAR run
 -- column: tenant        VARCHAR tenant, as logged
@@ -19,19 +19,20 @@
 -- column: slo_share     DOUBLE  share of requests within the SLO
 -- column: preemptions   BIGINT  preemptions of its requests
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::VARCHAR AS tenant,
-    NULL::BIGINT AS requests,
-    NULL::DOUBLE AS request_share,
-    NULL::BIGINT AS completed,
-    NULL::BIGINT AS input_tokens,
-    NULL::BIGINT AS hit_tokens,
-    NULL::DOUBLE AS hit_share,
-    NULL::BIGINT AS output_tokens,
-    NULL::DOUBLE AS token_share,
-    NULL::DOUBLE AS ttft_p95_ms,
-    NULL::DOUBLE AS tpot_p95_ms,
-    NULL::DOUBLE AS e2e_p95_ms,
-    NULL::DOUBLE AS slo_share,
-    NULL::BIGINT AS preemptions
-WHERE $run IS NULL;
+    run_id,
+    label AS tenant,
+    requests,
+    request_share,
+    completed,
+    input_tokens,
+    hit_tokens,
+    hit_share,
+    output_tokens,
+    token_share,
+    ttft_p95_ms,
+    tpot_p95_ms,
+    e2e_p95_ms,
+    slo_share,
+    preemptions
+FROM traffic_by('tenant', $run)
+ORDER BY run_id, tenant;

@@ -1,7 +1,7 @@
 -- unfinished_requests: which requests got no full answer?
 -- kind:   answer
 -- grain:  one row per run and request, first arrivals first
--- needs:  requests
+-- needs:  request_latency
 -- params: run VARCHAR = NULL, most INTEGER = 100
 -- column: run_id        VARCHAR run
 -- column: request       BIGINT  row number in the trace
@@ -16,15 +16,18 @@
 -- column: preemptions   INTEGER times it was preempted
 -- note:   at most $most rows of each run.
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::BIGINT AS request,
-    NULL::VARCHAR AS request_id,
-    NULL::VARCHAR AS tenant,
-    NULL::VARCHAR AS class,
-    NULL::VARCHAR AS outcome,
-    NULL::DOUBLE AS arrival_s,
-    NULL::DOUBLE AS stay_s,
-    NULL::INTEGER AS input_tokens,
-    NULL::INTEGER AS output_tokens,
-    NULL::INTEGER AS preemptions
-WHERE $run IS NULL;
+    run_id,
+    request,
+    request_id,
+    tenant,
+    class,
+    outcome,
+    arrival_ns / 1e9 AS arrival_s,
+    (finish_ns - arrival_ns) / 1e9 AS stay_s,
+    input_tokens,
+    output_tokens,
+    preemptions
+FROM request_latency
+WHERE NOT completed AND ($run IS NULL OR run_id = $run)
+QUALIFY ROW_NUMBER() OVER (PARTITION BY run_id ORDER BY arrival_ns, request) <= $most
+ORDER BY run_id, arrival_ns, request;

@@ -1,7 +1,7 @@
 -- waiting_queue: how long is the queue?
 -- kind:   answer
 -- grain:  one row per run
--- needs:  step_intervals
+-- needs:  level_time, request_latency, time_mean, time_quantile
 -- params: run VARCHAR = NULL
 -- column: run_id        VARCHAR run
 -- column: mean_requests DOUBLE  requests waiting, time-weighted mean per replica
@@ -12,13 +12,35 @@
 -- column: wait_p95_ms   DOUBLE  95th percentile of queue time, milliseconds
 -- column: wait_max_ms   DOUBLE  longest queue time, milliseconds
 -- note:   the queue is known at each decision; in idle time it is empty.
+WITH waiting AS (
+    SELECT
+        run_id,
+        time_mean(level, time_ns) AS mean_requests,
+        time_quantile(level, upto_ns, total_ns, 0.95)::BIGINT AS p95_requests,
+        MAX(level)::BIGINT AS peak_requests,
+        COALESCE(SUM(time_ns) FILTER (WHERE level > 0), 0) / NULLIF(SUM(time_ns), 0) AS waiting_share
+    FROM level_time('waiting', $run)
+    GROUP BY run_id
+),
+wait AS (
+    SELECT
+        run_id,
+        QUANTILE_CONT(queue_ms, 0.5) AS wait_p50_ms,
+        QUANTILE_CONT(queue_ms, 0.95) AS wait_p95_ms,
+        MAX(queue_ms) AS wait_max_ms
+    FROM request_latency
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+)
 SELECT
-    NULL::VARCHAR AS run_id,
-    NULL::DOUBLE AS mean_requests,
-    NULL::BIGINT AS p95_requests,
-    NULL::BIGINT AS peak_requests,
-    NULL::DOUBLE AS waiting_share,
-    NULL::DOUBLE AS wait_p50_ms,
-    NULL::DOUBLE AS wait_p95_ms,
-    NULL::DOUBLE AS wait_max_ms
-WHERE $run IS NULL;
+    run_id,
+    mean_requests,
+    p95_requests,
+    peak_requests,
+    waiting_share,
+    wait_p50_ms,
+    wait_p95_ms,
+    wait_max_ms
+FROM wait
+LEFT JOIN waiting USING (run_id)
+ORDER BY run_id;
