@@ -23,11 +23,11 @@ def write(runs: Sequence[Path], out: Path) -> list[Path]:
     """
     from pipeline.report import blocks, charts, contents, markdown, page
 
-    opened = {run.run_id: run for run in _open(runs)}
+    opened = _open(runs)
     definition = blocks.load()
     reports = []
     files: list[Path] = []
-    for run in opened.values():
+    for run in opened:
         report = contents.collect(run, definition)
         target = out if len(opened) == 1 else out / run.run_id
         files += [

@@ -19,11 +19,14 @@ from pipeline.report.shapes import NAMES, Figure, Nothing
 HEIGHT = 260
 IMAGE_WIDTH = 760
 
+# Vega's own formats write 40 as 4e+1 and 0 as 0k.
+_NUMBER_LABELS = "format(datum.value, ',')"
+_LARGE_LABELS = "datum.value == 0 ? '0' : format(datum.value, '~s')"
+_SHARE_LABELS = "format(datum.value * 100, ',') + ' %'"
 _MS_LABELS = (
-    "datum.value >= 1000 ? format(datum.value / 1000, ',~g') + ' s' : datum.value >= 1 ? "
-    "format(datum.value, '~g') + ' ms' : format(datum.value * 1000, '~g') + ' µs'"
+    "datum.value == 0 ? '0' : datum.value >= 1000 ? format(datum.value / 1000, ',') + ' s' : datum.value >= 1 ? "
+    "format(datum.value, ',') + ' ms' : format(datum.value * 1000, ',') + ' µs'"
 )
-
 _TIME_LABELS = (
     "utchours(datum.value) + utcminutes(datum.value) + utcseconds(datum.value) == 0 ? utcFormat(datum.value, '%b %d') : "
     "utcFormat(datum.value, utcseconds(datum.value) == 0 ? '%H:%M' : '%H:%M:%S')"
@@ -44,15 +47,19 @@ class _Series:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """How a value is shown: title with unit, axis format, words for the text alternative, domain."""
+    """How a value is shown: title with unit, words for the text alternative, axis labels, tooltip, ends of the axis."""
 
     title: str
     say: Callable[[float | None], str]
-    format: str = "~s"
-    labels: str | None = None
-    factor: float = 1.0
+    labels: str = _NUMBER_LABELS
+    tip: str = ",.4~g"
+    bottom: float = 0.0
     top: float | None = None
     log: bool = False
+
+
+def _share_scale(title: str, top: float = 1.0, bottom: float = 0.0) -> _Scale:
+    return _Scale(title, words.share, _SHARE_LABELS, ".1%", bottom, top)
 
 
 class _Rows:
@@ -82,7 +89,7 @@ def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
     x = alt.X(
         "x:Q", title="latency (logarithmic scale)", scale=alt.Scale(type="log", nice=False), axis=_log_axis(data, "x")
     )
-    y = alt.Y("y:Q", title="share at or below", axis=alt.Axis(format=".0%"), scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("y:Q", title="share at or below", axis=alt.Axis(labelExpr=_SHARE_LABELS), scale=alt.Scale(domain=[0, 1]))
     names = [NAMES[m] for m in present]
     drawn = _Rows()
     line = drawn.draw(data).mark_line(strokeWidth=2, interpolate="monotone").encode(x=x, y=y, **_styles(names))
@@ -99,12 +106,9 @@ def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
     marks = [{"x": v, "l": f"{NAMES[m]} SLO {words.milliseconds(v)}"} for m, v in limits if v]
     layers = [line, hover]
     if marks:
-        layers += [
-            drawn.draw(marks).mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(x="x:Q"),
-            drawn.draw(marks)
-            .mark_text(angle=270, align="left", baseline="bottom", dx=4, dy=-3, color=theme.LIMIT)
-            .encode(x="x:Q", y=alt.datum(0), text="l:N"),
-        ]
+        rules = drawn.draw(marks)
+        layers.append(rules.mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(x="x:Q"))
+        layers += [text.encode(x="x:Q", y=alt.datum(0)) for text in _labels(rules, angle=270)]
     p95 = {r["metric"]: r["p95_ms"] for r in run.answer("latency")}
     said = ", ".join(f"{NAMES[m]} {words.milliseconds(p95.get(m))}" for m in present)
     return _figure(drawn, layers, f"Cumulative distribution of {', '.join(names)}. 95th percentiles: {said}.")
@@ -136,25 +140,25 @@ def arrivals(run: Run, rows: list[Row]) -> Figure | Nothing:
     series = [_Series("arrivals_per_s", "arriving"), _Series("completed_per_s", "answered in full")]
     if any(r["unanswered_per_s"] for r in rows):
         series.append(_Series("unanswered_per_s", "refused, given up or never finished"))
-    return _over_time(run, rows, series, _Scale("requests per second", _per_second("requests"), "~g"))
+    return _over_time(run, rows, series, _Scale("requests per second", _per_second("requests")))
 
 
 def users(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw how many requests are in the system at once, with the range inside each bucket."""
     series = (_Series("users_mean", "mean", "users_min", "users_max"),)
-    return _over_time(run, rows, series, _Scale("requests in the system", words.number, "~g"))
+    return _over_time(run, rows, series, _Scale("requests in the system", words.number))
 
 
 def prompt_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw the prompt tokens that arrive per second."""
     series = (_Series("input_tokens_per_s", "prompt tokens arriving"),)
-    return _over_time(run, rows, series, _Scale("prompt tokens per second", _per_second("tokens")))
+    return _over_time(run, rows, series, _Scale("prompt tokens per second", _per_second("tokens"), _LARGE_LABELS))
 
 
 def output_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw the tokens generated per second."""
     series = (_Series("output_tokens_per_s", "tokens generated"),)
-    return _over_time(run, rows, series, _Scale("generated tokens per second", _per_second("tokens")))
+    return _over_time(run, rows, series, _Scale("generated tokens per second", _per_second("tokens"), _LARGE_LABELS))
 
 
 def prefill_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -162,7 +166,7 @@ def prefill_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
     series = [_Series("prefill_tokens_per_s", "computed")]
     if any(r["hit_tokens_per_s"] for r in rows):
         series.append(_Series("hit_tokens_per_s", "found in the cache"))
-    return _over_time(run, rows, series, _Scale("prompt tokens per second", _per_second("tokens")))
+    return _over_time(run, rows, series, _Scale("prompt tokens per second", _per_second("tokens"), _LARGE_LABELS))
 
 
 def batch(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -171,7 +175,7 @@ def batch(run: Run, rows: list[Row]) -> Figure | Nothing:
     limit = run.config["engine"].get("max_num_seqs")
     peak = max((r["running_max"] for r in rows if r["running_max"] is not None), default=0)
     marks = [(limit, f"max_num_seqs {limit}")] if limit and peak > limit / 3 else []
-    return _over_time(run, rows, series, _Scale("requests running", words.number, "~g"), marks)
+    return _over_time(run, rows, series, _Scale("requests running", words.number), marks)
 
 
 def queue(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -179,7 +183,7 @@ def queue(run: Run, rows: list[Row]) -> Figure | Nothing:
     if rows and not any(r["waiting_max"] for r in rows):
         return Nothing("No request ever waited for a later step: each one started at the first decision it met.")
     series = (_Series("waiting_mean", "mean", "waiting_min", "waiting_max"),)
-    return _over_time(run, rows, series, _Scale("requests waiting", words.number, "~g"))
+    return _over_time(run, rows, series, _Scale("requests waiting", words.number))
 
 
 def kv_memory(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -187,7 +191,7 @@ def kv_memory(run: Run, rows: list[Row]) -> Figure | Nothing:
     series = [_Series("kv_mean_share", "in use by requests", "kv_min_share", "kv_max_share")]
     if any(r["cached_mean_share"] for r in rows):
         series.append(_Series("cached_mean_share", "holding cached prefixes"))
-    scale = _Scale("share of KV blocks", words.share, format=".0%", top=1.05)
+    scale = _share_scale("share of KV blocks", top=1.05)
     return _over_time(run, rows, series, scale, [(1.0, "all blocks, 100 %")])
 
 
@@ -195,37 +199,39 @@ def hit_share(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw the share of prompt tokens found in the prefix cache."""
     if not run.config["engine"].get("enable_prefix_caching", True):
         return Nothing("Prefix caching is off in this run.")
-    if run.manifest["trace"].get("with_prefix") == 0:
+    if run.manifest["trace"].get("with_prefix") == 0 and not any(r["hit_share"] for r in rows):
         return Nothing(
             "The trace does not tell which prompts share a prefix, so the cache had nothing to find. "
             "Real traffic may do better."
         )
     series = (_Series("hit_share", "found in the cache"),)
-    scale = _Scale("share of prompt tokens", words.share, format=".0%", top=1.0)
+    scale = _share_scale("share of prompt tokens")
     return _over_time(run, rows, series, scale, points=True)
 
 
 def slo_share(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw the share of requests within the SLO, by arrival."""
-    scale = _Scale("share of requests", words.share, format=".0%", top=1.0)
+    lowest = min((r["slo_share"] for r in rows if r["slo_share"] is not None), default=0.0)
+    bottom = int(lowest * 10) / 10 if lowest < 1 else 0.9
+    scale = _share_scale("share of requests", bottom=0.0 if bottom < 0.5 else bottom)
     return _over_time(run, rows, (_Series("slo_share", "within the SLO"),), scale, points=True)
 
 
 def batch_size(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw how step time and steps spread over batch sizes."""
     rows = [{**r, "from": r["from_requests"], "to": r["to_requests"]} for r in rows]
-    summary = _first(run.answer("step_summary"))
+    summary = run.one("step_summary")
     said = (
         f"Share of step time by requests in the batch. On average over step time {words.number(summary['batch_time_mean'])}"
         f" requests, at most {words.count(summary['batch_max'])}."
     )
-    return _histogram(rows, "requests in the step", alt.Scale(nice=False), alt.Axis(format="~g", tickMinStep=1), said)
+    return _histogram(rows, "requests in the step", alt.Scale(nice=False), alt.Axis(labelExpr=_NUMBER_LABELS, tickMinStep=1, tickCount=8), said)
 
 
 def step_time(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw how step time and steps spread over durations, on a logarithmic scale."""
     rows = [{**r, "from": _short(r["from_ms"]), "to": _short(r["to_ms"])} for r in rows]
-    summary = _first(run.answer("step_summary"))
+    summary = run.one("step_summary")
     said = (
         f"Share of steps by duration. Median {words.milliseconds(summary['step_p50_ms'])}, 95th percentile "
         f"{words.milliseconds(summary['step_p95_ms'])}, longest {words.milliseconds(summary['step_max_ms'])}."
@@ -277,7 +283,6 @@ def _over_time(
         return Nothing("There is nothing to draw: no request was replayed here.")
     clock = _Clock.of(run, rows)
     replicas = sorted({r.get("replica") or 0 for r in rows})
-    floor = min((r[s.column] for r in rows for s in series if r[s.column]), default=1.0) if scale.log else None
     data = [
         {"x": clock.place(r), "y": _short(r[s.column]), "s": s.name, "r": r.get("replica") or 0}
         for s in series
@@ -285,7 +290,7 @@ def _over_time(
         if not (scale.log and not r[s.column])
     ]
     x = alt.X("x:Q" if not clock.wall else "x:T", title=clock.title, scale=clock.scale, axis=clock.axis)
-    y = alt.Y("y:Q", title=scale.title, axis=_axis(scale, data, marks), scale=_domain(scale, floor))
+    y = alt.Y("y:Q", title=scale.title, axis=_axis(scale, data, marks), scale=_domain(scale, data, marks))
     drawn = _Rows()
     layers: list[alt.Chart] = []
     band = series[0]
@@ -303,7 +308,7 @@ def _over_time(
     tooltip = [
         alt.Tooltip("x:Q" if not clock.wall else "x:T", title=clock.title, format=clock.tip),
         alt.Tooltip("s:N", title="series"),
-        alt.Tooltip("y:Q", title=scale.title, format=".1%" if "%" in scale.format else ",.4~g"),
+        alt.Tooltip("y:Q", title=scale.title, format=scale.tip),
     ]
     if len(replicas) > 1:
         tooltip.append(alt.Tooltip("r:N", title="replica"))
@@ -321,7 +326,8 @@ def _say_over_time(
         known = [r[s.column] for r in rows if r[s.column] is not None]
         if known:
             peak = max((r[s.high] for r in rows if s.high and r[s.high] is not None), default=None)
-            text = f"{s.name} between {scale.say(min(known))} and {scale.say(max(known))}"
+            low, high = scale.say(min(known)), scale.say(max(known))
+            text = f"{s.name} {high}" if low == high else f"{s.name} between {low} and {high}"
             parts.append(text + (f", highest value {scale.say(peak)}" if peak is not None else ""))
     title = scale.title[0].upper() + scale.title[1:]
     lines = f" Lines: {', '.join(label for _, label in marks)}." if marks else ""
@@ -344,7 +350,7 @@ class _Clock:
     def of(cls, run: Run, rows: list[Row]) -> "_Clock":
         last = max(r["start_s"] + (r.get("width_s") or 0) for r in rows)
         first = min(r["start_s"] for r in rows)
-        span = words.seconds(last - first) if last > first else "one moment"
+        span = words.seconds(last - first) if last > first else "a single interval"
         if all(r.get("start_time") is not None for r in rows):
             axis = alt.Axis(tickCount=6, labelExpr=_TIME_LABELS)
             return cls(
@@ -355,7 +361,7 @@ class _Clock:
             for size, name in ((1, "seconds"), (60, "minutes"), (3600, "hours"), (86400, "days"))
             if last <= 180 * size or size == 86400
         )
-        axis = alt.Axis(tickCount=6, format="~g")
+        axis = alt.Axis(tickCount=6, labelExpr=_NUMBER_LABELS)
         return cls(False, f"{unit} since the start", alt.Scale(nice=False), axis, ",.4~g", unit_s, span)
 
     def place(self, row: Row) -> float:
@@ -375,7 +381,7 @@ def _histogram(rows: list[Row], title: str, scale: alt.Scale, axis: alt.Axis, sa
         for r in rows
     ]
     x = alt.X("from:Q", title=title, scale=scale, axis=axis)
-    color = alt.Color("s:N", scale=alt.Scale(domain=names, range=list(theme.SERIES[:2])), legend=alt.Legend())
+    color = alt.Color("s:N", scale=alt.Scale(domain=names, range=list(theme.SERIES[:2])), legend=alt.Legend(symbolType="square", symbolSize=140))
     tooltip = [
         alt.Tooltip("from:Q", title="from", format=",.4~g"),
         alt.Tooltip("to:Q", title="to below", format=",.4~g"),
@@ -387,7 +393,7 @@ def _histogram(rows: list[Row], title: str, scale: alt.Scale, axis: alt.Axis, sa
         drawn.draw([{**d, "s": names[0]} for d in data])
         .mark_bar(opacity=0.75, stroke=theme.PAPER, strokeWidth=0.5)
         .encode(
-            x=x, x2="to:Q", y=alt.Y("time:Q", title="share", axis=alt.Axis(format="~%")), color=color, tooltip=tooltip
+            x=x, x2="to:Q", y=alt.Y("time:Q", title="share", axis=alt.Axis(labelExpr=_SHARE_LABELS)), y2=alt.datum(0), color=color, tooltip=tooltip
         )
     )
     caps = drawn.draw([{**d, "s": names[1]} for d in data]).mark_rule(strokeWidth=2.5)
@@ -400,9 +406,16 @@ def _horizontal(drawn: _Rows, marks: Sequence[tuple[float, str]]) -> list[alt.Ch
     if not marks:
         return []
     data = [{"y": value, "l": label} for value, label in marks]
-    rule = drawn.draw(data).mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(y="y:Q")
-    text = drawn.draw(data).mark_text(align="left", baseline="bottom", dx=4, dy=-3, color=theme.LIMIT)
-    return [rule, text.encode(x=alt.value(0), y="y:Q", text="l:N")]
+    rules = drawn.draw(data)
+    layers = [rules.mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(y="y:Q")]
+    return layers + [text.encode(x=alt.value(0), y="y:Q") for text in _labels(rules)]
+
+
+def _labels(chart: alt.Chart, **options: Any) -> list[alt.Chart]:
+    """Return the names of lines, readable over other lines: the text on a rim of the paper's colour."""
+    place: dict[str, Any] = {"align": "left", "baseline": "bottom", "dx": 4, "dy": -3, **options}
+    rim = chart.mark_text(color=theme.PAPER, stroke=theme.PAPER, strokeWidth=4, strokeJoin="round", aria=False, **place)
+    return [layer.encode(text="l:N") for layer in (rim, chart.mark_text(color=theme.LIMIT, **place))]
 
 
 def _styles(names: list[str]) -> dict[str, Any]:
@@ -422,7 +435,7 @@ def _styles(names: list[str]) -> dict[str, Any]:
 def _axis(scale: _Scale, data: list[Row], marks: Sequence[tuple[float, str]]) -> alt.Axis:
     if scale.log:
         return _log_axis([*data, *({"y": value} for value, _ in marks)], "y")
-    return alt.Axis(labelExpr=scale.labels) if scale.labels else alt.Axis(format=scale.format)
+    return alt.Axis(labelExpr=scale.labels)
 
 
 def _log_axis(data: list[Row], key: str) -> alt.Axis:
@@ -434,10 +447,14 @@ def _log_axis(data: list[Row], key: str) -> alt.Axis:
     return alt.Axis(values=[_short(t) for t in ticks if low / 10 <= t <= high * 10], labelExpr=_MS_LABELS)
 
 
-def _domain(scale: _Scale, floor: float | None) -> alt.Scale:
-    if scale.log:
-        return alt.Scale(type="log", nice=False)
-    return alt.Scale(zero=True, domain=[0, scale.top]) if scale.top else alt.Scale(zero=True)
+def _domain(scale: _Scale, data: list[Row], marks: Sequence[tuple[float, str]]) -> alt.Scale:
+    """Return the vertical scale; where a named line is the highest thing, with room above it for its name."""
+    if scale.top is not None:
+        return alt.Scale(domain=[scale.bottom, scale.top])
+    peak = max((d["y"] for d in data if d["y"] is not None), default=0.0)
+    room = max((value for value, _ in marks), default=0.0)
+    above = {"domainMax": room * (1.5 if scale.log else 1.12)} if room >= 0.9 * peak and room else {}
+    return alt.Scale(type="log", nice=False, **above) if scale.log else alt.Scale(zero=True, **above)
 
 
 def _dots(few: bool) -> alt.OverlayMarkDef:
@@ -463,17 +480,6 @@ def _figure(rows: "_Rows", layers: list[alt.Chart], said: str) -> Figure:
 
 def _per_second(noun: str) -> Callable[[float | None], str]:
     return lambda value: f"{words.number(value)} {noun}/s"
-
-
-def _first(rows: list[Row]) -> Row:
-    return rows[0] if rows else _Unknown()
-
-
-class _Unknown(dict):
-    """A row of which nothing is known."""
-
-    def __missing__(self, key: str) -> None:
-        return None
 
 
 def _short(value: float | None) -> float | None:

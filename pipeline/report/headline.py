@@ -17,7 +17,8 @@ def sentence(run: Run) -> str:
     else:
         load = f"At {words.number(row['offered_rps'])} requests/s"
     if row["users_mean"] is not None:
-        load += f", {words.number(row['users_mean'])} users at once on average"
+        users = words.number(row["users_mean"])
+        load += f", {users} user{'' if users == '1' else 's'} at once on average"
     return f"{load}: {'; '.join(_figures(row))}."
 
 

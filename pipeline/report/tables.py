@@ -13,7 +13,7 @@ METRICS = ("ttft", "tpot", "itl", "itl_request_mean", "e2e", "queue")
 
 MEANING = {
     "ttft": "arrival to first token",
-    "tpot": "(E2E - TTFT) / (tokens - 1), per request",
+    "tpot": "(E2E - TTFT) / (tokens - 1)",
     "itl": "gap between tokens, all gaps pooled",
     "itl_request_mean": "mean gap of a request",
     "e2e": "arrival to last token",
@@ -26,14 +26,14 @@ def latency(run: Run, rows: list[Row]) -> Table | Nothing:
     known = {r["metric"]: r for r in rows if r["samples"]}
     if not known:
         return Nothing("No request got an answer, so there are no latencies.")
-    columns = ("mean_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")
+    columns = ("p50", "p90", "p95", "p99", "max", "mean")
     body = [
-        [NAMES[m], MEANING[m], words.count(known[m]["samples"]), *(words.milliseconds(known[m][c]) for c in columns)]
+        [NAMES[m], *(words.milliseconds(known[m][f"{c}_ms"]) for c in columns), words.count(known[m]["samples"]), MEANING[m]]
         for m in METRICS
         if m in known
     ]
-    heads = (Heading("metric", False), Heading("meaning", False), Heading("samples"))
-    return Table(heads + tuple(Heading(c.removesuffix("_ms")) for c in columns), body)
+    heads = (Heading("metric", False), *map(Heading, columns), Heading("samples"), Heading("meaning", False))
+    return Table(heads, body)
 
 
 def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:

@@ -54,7 +54,7 @@ CONFIG: dict[str, Any] = {
         "labelFontWeight": "normal",
     },
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "tickCount": 5},
-    "axisX": {"grid": False, "labelOverlap": "greedy", "labelFlush": True},
+    "axisX": {"grid": False, "labelOverlap": "greedy", "labelSeparation": 8, "labelFlush": True},
     "legend": {
         "labelColor": TEXT,
         "titleColor": TEXT,
@@ -63,6 +63,7 @@ CONFIG: dict[str, Any] = {
         "orient": "top",
         "direction": "horizontal",
         "columns": 2,
+        "symbolType": "stroke",
         "symbolSize": 300,
         "symbolStrokeWidth": 2.5,
         "labelLimit": 280,
