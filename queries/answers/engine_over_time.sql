@@ -44,7 +44,7 @@ level AS (
         run_id,
         replica,
         bucket,
-        COUNT_IF(bucket = last_bucket)::BIGINT AS steps,
+        COUNT(*) FILTER (WHERE bucket = last_bucket) AS steps,
         SUM(part_ns) AS busy_ns,
         AVG(duration_ns) FILTER (WHERE bucket = last_bucket) / 1e6 AS step_mean_ms,
         SUM(running * part_ns) AS running_ns,

@@ -29,7 +29,7 @@
 -- column: hit_share           DOUBLE  share of prompt tokens found in the prefix cache
 -- column: preemptions         BIGINT  preemptions
 WITH asked AS (
-    SELECT run_id, COUNT_IF(outcome = 'not_replayed')::BIGINT AS not_replayed
+    SELECT run_id, COUNT(*) FILTER (WHERE outcome = 'not_replayed') AS not_replayed
     FROM requests
     WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id

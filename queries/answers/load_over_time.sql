@@ -27,9 +27,9 @@ arrived AS (
         run_id,
         arrival_ns // width_ns AS bucket,
         COUNT(*) AS arrivals,
-        COUNT_IF(NOT completed) AS unanswered,
+        COUNT(*) FILTER (WHERE NOT completed) AS unanswered,
         SUM(input_tokens) AS input_tokens,
-        COUNT_IF(within_slo) / COUNT(*) AS slo_share,
+        COUNT(*) FILTER (WHERE within_slo) / COUNT(*) AS slo_share,
         QUANTILE_CONT(ttft_ms, 0.95) AS ttft_p95_ms
     FROM request_latency
     JOIN width USING (run_id)

@@ -25,8 +25,8 @@ WITH work AS (
 SELECT
     run_id,
     COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions,
-    COUNT_IF(preemptions > 0)::BIGINT AS requests_preempted,
-    COUNT_IF(preemptions > 0) / COUNT(*) AS preempted_share,
+    COUNT(*) FILTER (WHERE preemptions > 0) AS requests_preempted,
+    COUNT(*) FILTER (WHERE preemptions > 0) / COUNT(*) AS preempted_share,
     COALESCE(SUM(computed_tokens), 0)::BIGINT AS computed_tokens,
     COALESCE(SUM(recomputed_tokens), 0)::BIGINT AS recomputed_tokens,
     SUM(recomputed_tokens) / NULLIF(SUM(computed_tokens), 0) AS recomputed_share,

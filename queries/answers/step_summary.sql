@@ -27,7 +27,7 @@ WITH step AS (
         MAX(duration_ns) / 1e6 AS step_max_ms,
         AVG(scheduled) AS batch_mean,
         AVG(prefill_tokens + decode_tokens) AS tokens_mean,
-        COUNT_IF(prefill_tokens > 0) / COUNT(*) AS prefill_step_share
+        COUNT(*) FILTER (WHERE prefill_tokens > 0) / COUNT(*) AS prefill_step_share
     FROM step_load
     WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id

@@ -20,8 +20,8 @@ WITH total AS (
     SELECT
         run_id,
         COUNT(*) AS requests,
-        COUNT_IF(completed)::BIGINT AS completed,
-        COUNT_IF(within_slo)::BIGINT AS within_slo,
+        COUNT(*) FILTER (WHERE completed) AS completed,
+        COUNT(*) FILTER (WHERE within_slo) AS within_slo,
         SUM(input_tokens) FILTER (WHERE ran) AS input_tokens,
         SUM(computed_tokens) AS computed_tokens,
         SUM(output_tokens) AS output_tokens,
