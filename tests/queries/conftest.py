@@ -33,7 +33,9 @@ class Expected:
     def matches(self, answer: "Answer") -> bool:
         rows = [[row[name] for name in self.columns] for row in answer.rows]
         return len(rows) == len(self.rows) and all(
-            _agree(value, text) for got, row in zip(rows, self.rows, strict=True) for value, text in zip(got, row, strict=True)
+            _agree(value, text)
+            for got, row in zip(rows, self.rows, strict=True)
+            for value, text in zip(got, row, strict=True)
         )
 
 

@@ -1,5 +1,6 @@
 """Pooled token gaps against a naive twin that writes down every token."""
 
+import itertools
 import random
 
 import numpy as np
@@ -41,7 +42,7 @@ def made_up_run(seed: int) -> tuple[list[dict], dict[int, list[dict]], list[dict
                 "finish_step": tokens[-1] if tokens else None,
             }
         )
-        for before, step in zip(tokens, tokens[1:], strict=False):
+        for before, step in itertools.pairwise(tokens):
             gap_ns = ends[replica][step] - ends[replica][before]
             pooled.append((tenant, ends[replica][step] // 60_000_000_000, gap_ns))
             if step - before > 1:
@@ -53,9 +54,8 @@ def made_up_run(seed: int) -> tuple[list[dict], dict[int, list[dict]], list[dict
 @pytest.mark.parametrize("seed", range(12))
 def test_pooled_gaps_agree_with_one_row_per_token(tmp_path, seed):
     requests, steps, gaps, pooled = made_up_run(seed)
-    blank = {column: 0 for column in ("arrival_ns",)}
-    texts = {"request_id": "r", "log_status": "ok"}
-    fake_run.write_tables(tmp_path, [texts | blank | row for row in requests], _filled(steps), gaps, part_rows=17)
+    same = {"request_id": "r", "log_status": "ok", "arrival_ns": 0}
+    fake_run.write_tables(tmp_path, [same | row for row in requests], _filled(steps), gaps, part_rows=17)
     fake_run.write_manifest(tmp_path, "a", fake_run.CONFIG, ["finished"] * len(requests), steps)
     connection = session.open([tmp_path])
     for dimension in ("all", "tenant", "minute"):
