@@ -9,8 +9,12 @@ from typing import Any
 from pipeline import schema
 from pipeline.errors import RunError
 
-SLO_COLUMNS = (("run_id", "VARCHAR"), ("class", "VARCHAR")) + tuple(
-    (name, "DOUBLE") for name in ("ttft_ms", "tpot_ms", "e2e_ms")
+SLO_COLUMNS = (
+    ("run_id", "VARCHAR"),
+    ("class", "VARCHAR"),
+    ("ttft_ms", "DOUBLE"),
+    ("tpot_ms", "DOUBLE"),
+    ("e2e_ms", "DOUBLE"),
 )
 CONFIG_COLUMNS = (("run_id", "VARCHAR"), ("key", "VARCHAR"), ("value", "VARCHAR"))
 COUNT_COLUMNS = (("run_id", "VARCHAR"), ("name", "VARCHAR"), ("counted", "BIGINT"))
@@ -57,7 +61,7 @@ class Run:
         return self.facts["run_id"]
 
     def files(self, table: str) -> list[Path]:
-        """Return the Parquet files of `requests`, `steps`, `gaps` or `decisions`, in order; RunError if one is missing."""
+        """Return the Parquet files of a stored table, in order; RunError if it must be there and is not."""
         if table == "steps":
             return sorted(self.folder.glob("steps/replica=*/part-*.parquet"))
         path = self.folder / f"{table}.parquet"

@@ -53,7 +53,7 @@ def run(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBP
     try:
         return connection.sql(statement)
     except duckdb.Error as error:
-        raise QueryError(str(error)) from None
+        raise QueryError(_with_position(connection, statement, error)) from None
 
 
 def frame(connection: duckdb.DuckDBPyConnection, statement: str) -> "pl.DataFrame":
@@ -93,6 +93,17 @@ def failed_checks(connection: duckdb.DuckDBPyConnection) -> "dict[str, pl.DataFr
     names = sorted(query.name for query in catalog.load().values() if query.kind == "check")
     found = {name: frame(connection, f"FROM {name}") for name in names}
     return {name: rows for name, rows in found.items() if len(rows)}
+
+
+def _with_position(connection: duckdb.DuckDBPyConnection, statement: str, error: duckdb.Error) -> str:
+    """Return DuckDB's message with line and column, which `sql` leaves out of some and `execute` does not."""
+    if "LINE " in str(error) or len(connection.extract_statements(statement)) != 1:
+        return str(error)
+    try:
+        connection.execute(statement)
+    except duckdb.Error as again:
+        return str(again)
+    return str(error)
 
 
 def _store(connection: duckdb.DuckDBPyConnection, table: schema.Table, loaded: list[Run]) -> None:

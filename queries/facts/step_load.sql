@@ -40,7 +40,7 @@ SELECT
     evicted_blocks,
     num_gpu_blocks - 1 - free_blocks AS used_blocks,
     num_gpu_blocks - 1 AS usable_blocks,
-    1 - free_blocks / (num_gpu_blocks - 1) AS kv_share,
-    cached_blocks / (num_gpu_blocks - 1) AS cached_share
+    used_blocks / usable_blocks AS kv_share,
+    cached_blocks / usable_blocks AS cached_share
 FROM steps
 JOIN runs USING (run_id);
