@@ -92,14 +92,6 @@ def users(run: Run, rows: list[Row]) -> Figure | Nothing:
     return drawing.over_time(run, rows, series, drawing.Scale("requests in the system", words.number))
 
 
-def prompt_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
-    """Draw the prompt tokens that arrive per second."""
-    series = (drawing.Series("input_tokens_per_s", "prompt tokens arriving"),)
-    return drawing.over_time(
-        run, rows, series, drawing.Scale("prompt tokens per second", _per_second("tokens"), drawing.LARGE_LABELS)
-    )
-
-
 def output_tokens(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw the tokens generated per second."""
     series = (drawing.Series("output_tokens_per_s", "tokens generated"),)
@@ -202,10 +194,8 @@ CHARTS: dict[str, Callable[[Run, list[Row]], Figure | Nothing]] = {
     "latency_curves": latency_curves,
     "ttft_by_minute": minute_latency("ttft"),
     "tpot_by_minute": minute_latency("tpot"),
-    "e2e_by_minute": minute_latency("e2e"),
     "arrivals": arrivals,
     "users": users,
-    "prompt_tokens": prompt_tokens,
     "output_tokens": output_tokens,
     "prefill_tokens": prefill_tokens,
     "batch": batch,

@@ -44,18 +44,19 @@ def verdict(run: Run) -> str:
     missed = requests - sum(r["within_slo"] or 0 for r in rows)
     if not missed:
         return f"Every request is within the SLO ({promise(run)})."
-    reasons = []
+    reasons, counted = [], 0
     for metric, name in (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2e", "E2E")):
         over = sum(r[f"{metric}_missed"] or 0 for r in rows)
         if over:
             reasons.append(f"{words.count(over)} over the limit of {name}")
+            counted += over
     unanswered = sum(r["unanswered"] or 0 for r in rows)
     if unanswered:
         reasons.append(f"{words.count(unanswered)} without a full answer")
     miss = "misses" if missed == 1 else "miss"
     return (
         f"{words.count(missed)} of {words.plural(requests, 'request')} {miss} the SLO ({promise(run)}): "
-        f"{', '.join(reasons)}" + ("; one request can miss several." if len(reasons) > 1 else ".")
+        f"{', '.join(reasons)}" + ("; one request can miss several." if counted + unanswered > missed else ".")
     )
 
 
@@ -139,8 +140,9 @@ def setting(run: Run) -> str:
     """Return accelerator, model and engine in words."""
     hardware, engine = run.manifest["hardware"], run.config["engine"]
     size = hardware.get("tensor_parallel_size") or 1
+    estimate = "; step times are an estimate" if (hardware.get("step_time") or {}).get("estimate") else ""
     gpus = f"{size} x {hardware['gpu_name']}" if size > 1 else hardware["gpu_name"]
     return (
         f"{hardware['model']} on {gpus}, {engine['policy']} policy, {words.count(hardware['num_gpu_blocks'])} KV "
-        f"blocks of {engine['block_size']} tokens"
+        f"blocks of {engine['block_size']} tokens{estimate}"
     )

@@ -1,5 +1,6 @@
 """The HTML page: one file that needs no network, with the chart library inside it once."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from pipeline.report import theme, words
 from pipeline.report.contents import Contents
 from pipeline.report.shapes import Heading
 from pipeline.resources import folder
+
+_UNIT = re.compile(r"(\d) (%|ms|s|min|h|d|µs)(?!\w)")
 
 
 def html(contents: Contents) -> str:
@@ -66,12 +69,19 @@ def _render(template: str, **values: Any) -> str:
 
 @cache
 def _environment(root: Path) -> Environment:
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(root, encoding="utf-8"),
         autoescape=True,
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
+    environment.filters["together"] = _together
+    return environment
+
+
+def _together(text: str) -> str:
+    """Return the text with numbers and their units kept on one line."""
+    return _UNIT.sub("\\1\u00a0\\2", text)
 
 
 @cache

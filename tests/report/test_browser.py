@@ -24,7 +24,8 @@ const wait = setInterval(() => {
   const at = point.getBoundingClientRect();
   for (const type of ["pointermove", "pointerover", "mousemove", "mouseover"])
     point.dispatchEvent(new MouseEvent(type, {bubbles: true, clientX: at.x + 2, clientY: at.y + 2}));
-  document.documentElement.dataset.overflow = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  const page = document.documentElement;
+  page.dataset.overflow = page.scrollWidth - page.clientWidth;
 }, 50);
 </script>"""
 

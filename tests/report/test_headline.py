@@ -42,8 +42,26 @@ def test_sentence_leaves_out_what_is_unknown(changed, text):
 def test_verdict_counts_what_was_missed():
     assert headline.verdict(samples.run()) == (
         "130 of 9,870 requests miss the SLO (TTFT 1 s, TPOT 50 ms): 110 over the limit of TTFT, "
-        "20 without a full answer; one request can miss several."
+        "20 without a full answer."
     )
+
+
+def test_verdict_says_when_a_request_misses_several_limits():
+    rows = [r | {"tpot_missed": 5} for r in samples.answers()["slo_attainment"]]
+    assert headline.verdict(samples.run(slo_attainment=rows)).endswith(
+        ": 110 over the limit of TTFT, 10 over the limit of TPOT, 20 without a full answer; "
+        "one request can miss several."
+    )
+
+
+def test_setting_says_when_step_times_are_an_estimate():
+    manifest = copy.deepcopy(samples.MANIFEST)
+    plain = "llama-3.1-8b on NVIDIA H100 80GB SXM, vllm policy, 28,000 KV blocks of 16 tokens"
+    assert headline.setting(samples.run(manifest=manifest)) == plain
+    manifest["hardware"]["step_time"] = {"estimate": True}
+    manifest["hardware"]["tensor_parallel_size"] = 2
+    text = headline.setting(samples.run(manifest=manifest))
+    assert text == plain.replace("on NVIDIA", "on 2 x NVIDIA") + "; step times are an estimate"
 
 
 def test_verdict_when_all_is_well_or_nothing_was_replayed():
