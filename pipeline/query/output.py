@@ -29,23 +29,12 @@ def write(relation: "duckdb.DuckDBPyRelation", kind: str, target: Path | IO[str]
     if kind not in FORMATS:
         raise QueryError(f"format {kind}: must be one of {', '.join(FORMATS)}")
     try:
-        if not isinstance(target, Path):
+        if isinstance(target, Path):
+            _to_file(relation, kind, target, most)
+        else:
             _to_stream(relation, kind, target, most)
-            return
-        part = target.with_name(target.name + ".part")
-        try:
-            if kind == "parquet":
-                relation.pl().write_parquet(part)
-            else:
-                with part.open("w", encoding="utf-8", newline="") as stream:
-                    _to_stream(relation, kind, stream, most)
-            part.replace(target)
-        finally:
-            part.unlink(missing_ok=True)
     except duckdb.Error as error:
         raise QueryError(str(error)) from None
-    except OSError as error:
-        raise QueryError(f"{target}: cannot be written: {error.strerror or error}") from None
 
 
 def show(columns: list[str], rows: list[tuple], console: Console, cut: int = 0) -> None:
@@ -79,6 +68,21 @@ def show(columns: list[str], rows: list[tuple], console: Console, cut: int = 0) 
         notes.append(f"columns that do not fit: {', '.join(columns[shown:])}")
     for note in notes:
         console.print(Text(note, style="dim"))
+
+
+def _to_file(relation: "duckdb.DuckDBPyRelation", kind: str, target: Path, most: int) -> None:
+    part = target.with_name(target.name + ".part")
+    try:
+        if kind == "parquet":
+            relation.pl().write_parquet(part)
+        else:
+            with part.open("w", encoding="utf-8", newline="") as stream:
+                _to_stream(relation, kind, stream, most)
+        part.replace(target)
+    except OSError as error:
+        raise QueryError(f"{target}: cannot be written: {error.strerror or error}") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _to_stream(relation: "duckdb.DuckDBPyRelation", kind: str, stream: IO[str], most: int) -> None:

@@ -28,6 +28,12 @@
 -- column: busy_share          DOUBLE  share of duration_s in which a step ran
 -- column: hit_share           DOUBLE  share of prompt tokens found in the prefix cache
 -- column: preemptions         BIGINT  preemptions
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
+-- note:   duration_s ends with the last event, so a queue that drains after the last arrival lowers the rates;
+--         offered_rps does not depend on it.
+-- note:   latencies as in answer latency, memory as in kv_memory.
 WITH asked AS (
     SELECT run_id, COUNT(*) FILTER (WHERE outcome = 'not_replayed') AS not_replayed
     FROM requests

@@ -11,6 +11,8 @@
 -- column: recomputed_tokens  BIGINT  of these computed before for the same request
 -- column: recomputed_share   DOUBLE  recomputed_tokens / computed_tokens
 -- column: resumed_hit_tokens BIGINT  tokens of preempted requests that the cache still held at resumption
+-- note:   recomputed_tokens is computed - (prompt - cached + output - 1), summed over preempted requests that got a
+--         token.
 WITH work AS (
     SELECT
         *,

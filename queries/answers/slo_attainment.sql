@@ -16,6 +16,10 @@
 -- column: e2e_missed  BIGINT  requests over the limit of e2e
 -- column: unanswered  BIGINT  requests refused, given up or never finished
 -- column: goodput_rps DOUBLE  within_slo per second of the run
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
+-- note:   a request can miss several limits.
 SELECT
     run_id,
     class,

@@ -17,6 +17,7 @@
 -- column: batch_max          BIGINT  most requests in one step
 -- column: tokens_mean        DOUBLE  tokens per step, mean over steps
 -- column: prefill_step_share DOUBLE  share of steps with prefill tokens
+-- note:   batch is the number of requests that got tokens in a step.
 WITH step AS (
     SELECT
         run_id,

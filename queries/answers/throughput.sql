@@ -16,6 +16,9 @@
 -- column: computed_tokens_per_s       DOUBLE  tokens put through the model / duration_s, recomputation included
 -- column: output_tokens_per_s         DOUBLE  tokens generated / duration_s
 -- column: goodput_output_tokens_per_s DOUBLE  tokens of requests within the SLO / duration_s
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
 WITH total AS (
     SELECT
         run_id,

@@ -21,7 +21,8 @@
 -- column: usable_blocks  INTEGER  KV blocks there are, without the null block
 -- column: kv_share       DOUBLE   used_blocks / usable_blocks
 -- column: cached_share   DOUBLE   blocks that hold a cached prefix, in use or idle, as share of usable_blocks
--- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing runs or waits.
+-- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing
+--         runs or waits.
 SELECT
     run_id,
     replica,
