@@ -1,0 +1,1 @@
+"""Logs and generators in, traces out."""
