@@ -54,6 +54,12 @@ def _known_time_zone(value: str) -> str:
     return value
 
 
+def _length_or_auto(value: int) -> int:
+    if value < 2 and value != -1:
+        raise ValueError("must be at least 2, or -1 for as much as fits")
+    return value
+
+
 WeightDtype = Annotated[Literal["auto", "bf16", "fp16", "fp8", "w4a16"], BeforeValidator(_plain_dtype)]
 KvCacheDtype = Annotated[Literal["auto", "bf16", "fp16", "fp8"], BeforeValidator(_plain_dtype)]
 TimeZone = Annotated[str, AfterValidator(_known_time_zone)]
@@ -75,8 +81,9 @@ class Engine(_Section):
         default=None,
         description="KV blocks, null block included (vLLM's num_gpu_blocks_override); none: computed from the hardware",
     )
-    max_model_len: Annotated[int, Field(ge=2, le=2**31 - 1)] | None = Field(
-        default=None, description="longest sequence, prompt and answer, tokens; none: the model's own limit"
+    max_model_len: Annotated[int, Field(le=2**31 - 1), AfterValidator(_length_or_auto)] | None = Field(
+        default=None,
+        description="longest sequence, prompt and answer, tokens; none: the model's own limit; -1: as much as fits",
     )
     max_num_batched_tokens: Count | None = Field(
         default=None, description="most tokens in one step; none: vLLM's server default for the accelerator"
