@@ -281,11 +281,13 @@ def _fitting_length(engine: Engine, model: Model, length: int, blocks: int) -> i
     if engine.max_model_len == AUTO_LENGTH:
         return min(length, longest)
     if length > blocks * engine.block_size:
+        ways = "engine.gpu_memory_utilization or engine.tensor_parallel_size, or lower engine.max_num_seqs"
+        if engine.num_gpu_blocks is not None:
+            ways = "engine.num_gpu_blocks"
         whose = "the model's own limit" if engine.max_model_len is None else "one sequence of that length"
         raise ConfigError(
             f"engine.max_model_len = {length}: {whose} does not fit in the KV cache of {blocks} blocks of "
-            f"{engine.block_size} tokens, so vLLM would refuse to start; set it to at most {longest}, or raise "
-            "engine.gpu_memory_utilization or engine.tensor_parallel_size, or lower engine.max_num_seqs"
+            f"{engine.block_size} tokens, so vLLM would refuse to start; set it to at most {longest}, or raise {ways}"
         )
     return length
 
