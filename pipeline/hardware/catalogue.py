@@ -175,6 +175,5 @@ def _lookup(kind: str, name: str, ids: dict) -> tuple[str, str | None]:
         return names[wanted]
     close = list(dict.fromkeys(names[match][0] for match in nearest(wanted.split("/")[-1], names, count=5)))[:3]
     raise ConfigError(
-        f'hardware.{kind} = "{name}": not in the catalogue{did_you_mean(close)}\n'
-        f"`servecast hardware` lists all; known ids: {', '.join(sorted(ids))}"
+        f'hardware.{kind} = "{name}": not in the catalogue{did_you_mean(close)}\nKnown ids: {", ".join(sorted(ids))}'
     )
