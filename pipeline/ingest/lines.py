@@ -1,13 +1,12 @@
 """Text records: CSV lines and JSON lines as columns of text, with one reason per line that cannot be read."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.ingest.sources import Source
+from pipeline.ingest.sources import Source, csv_cells
 
 FAULT = pl.Struct({"reason": pl.String, "detail": pl.String})
 
@@ -27,7 +26,7 @@ def csv_batches(batches: Iterator[pl.DataFrame], wanted: Sequence[str], source: 
     for frame in batches:
         if names is None:
             header_number, header = frame.row(0)
-            names = [cell.strip() for cell in _quoted_cells(header or "")]
+            names = [cell.strip() for cell in csv_cells(header or "")]
             frame = frame[1:]
             unread = [name for name in names if name not in wanted]
             if unread:
@@ -48,7 +47,7 @@ def csv_columns(frame: pl.DataFrame, names: Sequence[str], wanted: Sequence[str]
     cells = pl.col("line").str.split(",")
     if frame["line"].str.contains('"', literal=True).any():
         quoted = pl.col("line").str.contains('"', literal=True)
-        split = pl.col("line").map_elements(_quoted_cells, pl.List(pl.String))
+        split = pl.col("line").map_elements(csv_cells, pl.List(pl.String))
         cells = pl.when(quoted).then(split).otherwise(cells)
     frame = frame.with_columns(cells.alias("cells"))
     width = pl.col("cells").list.len()
@@ -69,13 +68,6 @@ def _cell(name: str, names: Sequence[str]) -> pl.Expr:
         return pl.lit(None, pl.String).alias(name)
     text = pl.col("cells").list.get(names.index(name), null_on_oob=True).str.strip_chars()
     return pl.when(text != "").then(text).alias(name)
-
-
-def _quoted_cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=True), [])
-    except csv.Error:
-        return []
 
 
 def json_columns(frame: pl.DataFrame, fields: Mapping[str, pl.DataType]) -> pl.DataFrame:
