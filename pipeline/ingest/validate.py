@@ -91,7 +91,7 @@ def records_of(source: Source, naive_zone: str) -> pl.DataFrame:
 def _read(source: Source) -> pl.DataFrame:
     try:
         schema = pq.read_schema(source.path)
-        version = (schema.metadata or {}).get(b"servecast", TRACE_VERSION.encode()).decode()
+        version = (schema.metadata or {}).get(b"servecast", TRACE_VERSION.encode()).decode(errors="replace")
         if version != TRACE_VERSION:
             raise TraceError(f"{source.path}: is a {version} file; a trace is {TRACE_VERSION}")
         frame = pl.read_parquet(source.path)

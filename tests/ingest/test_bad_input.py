@@ -162,6 +162,21 @@ def test_json_lines_that_cannot_be_used(tmp_path):
     assert len(found.trace) == 3
 
 
+def test_broken_lines_never_run_into_each_other(tmp_path):
+    """Read as one array, the first two would make one object and the third two: three again, but others."""
+    inner = '{"timestamp": 9, "input_length": 600, "output_length": 9, "hash_ids": [0, 9]}'
+    broken = [
+        '{"timestamp": 1, "input_length": 600, "output_length": 1, "hash_ids": [0, 1], "more": [{"x": 1}',
+        '{"y": 2}]}',
+        f"{inner}, {inner}",
+        "{}",
+    ]
+    found = load(tmp_path, build.MOONCAKE + "\n".join(broken) + "\n" + build.MOONCAKE)
+    reasons = [(2, "bad_json"), (3, "bad_json"), (4, "bad_json"), (5, "missing_arrival")]
+    assert [row[:2] for row in rejected(found)] == reasons
+    assert found.trace["request_id"].to_list() == ["mooncake:1", "mooncake:6"]
+
+
 def test_text_that_is_not_utf8(tmp_path):
     mooncake = load(tmp_path, build.MOONCAKE.encode() + b'{"timestamp": "\xff"}\n' + build.MOONCAKE.encode())
     assert rejected(mooncake) == [(2, "bad_json", "not valid UTF-8")]
