@@ -17,7 +17,7 @@ makes the visits.
 from numba import njit
 
 from pipeline.kernel import batch_plan, commit, seats, step_time
-from pipeline.kernel.layout import DECODE, NONE
+from pipeline.kernel.layout import NONE
 
 
 @njit(cache=True)
