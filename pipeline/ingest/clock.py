@@ -9,10 +9,9 @@ from pipeline.errors import TraceError
 
 _PLAIN = r"^[+-]?\d+(?:\.\d*)?$"
 _EXPONENT = r"^[+-]?\d+(?:\.\d*)?[eE][+-]?\d{1,3}$"
-_ISO = (
-    r"^(\d{4}-\d{2}-\d{2})[T ](\d{2}:\d{2}:\d{2})(?:[.,](\d{1,12}))?\s?"
-    r"(Z|z|UTC|[+-]\d{2}:?\d{2})?$"
-)
+_ISO = r"^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:[.,]\d{1,12})?\s?(?:Z|z|UTC|[+-]\d{2}:?\d{2})?$"
+_OFFSET = r"(Z|z|UTC|[+-]\d{2}:?\d{2})$"
+_SECONDS = 19  # characters before the fraction
 
 
 def decimal_us(text: pl.Expr, digits: int) -> pl.Expr:
@@ -45,12 +44,13 @@ def iso_us(text: pl.Expr, naive_zone: str) -> pl.Expr:
     A stamp without offset is local time of `naive_zone`; one that this zone never showed is null, of one that
     it showed twice the earlier is taken.
     """
-    groups = text.str.strip_chars().str.extract_groups(_ISO)
-    seconds = (groups.struct.field("1") + " " + groups.struct.field("2")).str.to_datetime(
+    stamp = _iso(text)
+    seconds = (stamp.str.slice(0, 10) + " " + stamp.str.slice(11, 8)).str.to_datetime(
         "%Y-%m-%d %H:%M:%S", strict=False, time_unit="us"
     )
-    fraction = groups.struct.field("3").fill_null("").str.pad_end(6, "0").str.slice(0, 6).cast(pl.Int64)
-    offset = groups.struct.field("4")
+    digits = stamp.str.slice(_SECONDS).str.extract(r"^[.,](\d+)", 1).fill_null("")
+    fraction = digits.str.pad_end(6, "0").str.slice(0, 6).cast(pl.Int64, strict=False)
+    offset = stamp.str.slice(_SECONDS).str.extract(_OFFSET, 1)
     utc = seconds.dt.replace_time_zone("UTC").dt.epoch("us")
     local = seconds.dt.replace_time_zone(naive_zone, ambiguous="earliest", non_existent="null").dt.epoch("us")
     return pl.when(offset.is_null()).then(local).otherwise(utc - _offset_us(offset)) + fraction
@@ -58,13 +58,17 @@ def iso_us(text: pl.Expr, naive_zone: str) -> pl.Expr:
 
 def is_naive(text: pl.Expr) -> pl.Expr:
     """Tell which stamps have no offset of their own."""
-    groups = text.str.strip_chars().str.extract_groups(_ISO)
-    return groups.struct.field("1").is_not_null() & groups.struct.field("4").is_null()
+    return _iso(text).str.slice(_SECONDS).str.contains(_OFFSET).not_().fill_null(False)
+
+
+def _iso(text: pl.Expr) -> pl.Expr:
+    text = text.str.strip_chars()
+    return pl.when(text.str.contains(_ISO)).then(text)
 
 
 def _offset_us(offset: pl.Expr) -> pl.Expr:
-    hours = offset.str.extract(r"^[+-](\d{2})", 1).cast(pl.Int64).fill_null(0)
-    minutes = offset.str.extract(r"(\d{2})$", 1).cast(pl.Int64).fill_null(0)
+    hours = offset.str.slice(1, 2).cast(pl.Int64, strict=False).fill_null(0)
+    minutes = offset.str.slice(-2).cast(pl.Int64, strict=False).fill_null(0)
     size = (hours * 3600 + minutes * 60) * 1_000_000
     return pl.when(offset.str.starts_with("-")).then(-size).otherwise(size)
 

@@ -20,9 +20,13 @@ def batches(source: Source, options: dict[str, str], digits: int, scalars: Seque
     fields = dict.fromkeys(("timestamp", *LENGTHS, *scalars), pl.String()) | {"hash_ids": pl.List(pl.String())}
     for text in line_batches(source):
         frame = lines.json_columns(text, fields).rename({"line_number": "source_row"})
-        frame = frame.with_columns(
-            clock.decimal_us(lines.json_number("timestamp"), digits).alias("clock_us"),
-            pl.col("hash_ids").list.eval(pl.element().cast(pl.UInt64, strict=False)).alias("ids"),
+        frame = (
+            frame.lazy()
+            .with_columns(
+                clock.decimal_us(lines.json_number("timestamp"), digits).alias("clock_us"),
+                pl.col("hash_ids").list.eval(pl.element().cast(pl.UInt64, strict=False)).alias("ids"),
+            )
+            .collect()
         )
         bad_ids = pl.col("ids").list.eval(pl.element().is_null()).list.any()
         checks = [
@@ -32,7 +36,7 @@ def batches(source: Source, options: dict[str, str], digits: int, scalars: Seque
             (pl.col("clock_us").is_null(), lines.fault("bad_timestamp", "timestamp is no number")),
             *records.negative_faults(LENGTHS),
         ]
-        frame = frame.with_columns(records.first_fault(checks, pl.col("fault")))
+        frame = frame.lazy().with_columns(records.first_fault(checks, pl.col("fault"))).collect()
         ids = frame.select(pl.when(pl.col("fault").is_null()).then("ids").alias("prefix_hashes"))["prefix_hashes"]
         yield frame.select(
             "source_row",

@@ -154,7 +154,7 @@ def _read(module: ModuleType, sources: Sequence[Source], chosen: Mapping[str, st
             number = pl.lit(source.number, pl.Int32).alias("file")
             blank = [pl.lit(value).alias(name) for name, value in _CLOCK.items() if name not in frame.columns]
             frames.append(frame.with_columns(number, *blank))
-    read = pl.concat(frames)
+    read = records.repeated(pl.concat(frames))
     return read.with_columns(pl.lit(True).alias("relative")) if module.RELATIVE_CLOCK else read
 
 

@@ -1,14 +1,14 @@
 """Text records: CSV lines and JSON lines as columns of text, with one reason per line that cannot be read."""
 
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.ingest.sources import Source
+from pipeline.ingest.sources import Source, csv_cells
 
+_MARK = "line number of this line"
 FAULT = pl.Struct({"reason": pl.String, "detail": pl.String})
 
 
@@ -27,7 +27,7 @@ def csv_batches(batches: Iterator[pl.DataFrame], wanted: Sequence[str], source: 
     for frame in batches:
         if names is None:
             header_number, header = frame.row(0)
-            names = [cell.strip() for cell in _quoted_cells(header or "")]
+            names = [cell.strip() for cell in csv_cells(header or "")]
             frame = frame[1:]
             unread = [name for name in names if name not in wanted]
             if unread:
@@ -48,7 +48,7 @@ def csv_columns(frame: pl.DataFrame, names: Sequence[str], wanted: Sequence[str]
     cells = pl.col("line").str.split(",")
     if frame["line"].str.contains('"', literal=True).any():
         quoted = pl.col("line").str.contains('"', literal=True)
-        split = pl.col("line").map_elements(_quoted_cells, pl.List(pl.String))
+        split = pl.col("line").map_elements(csv_cells, pl.List(pl.String))
         cells = pl.when(quoted).then(split).otherwise(cells)
     frame = frame.with_columns(cells.alias("cells"))
     width = pl.col("cells").list.len()
@@ -71,13 +71,6 @@ def _cell(name: str, names: Sequence[str]) -> pl.Expr:
     return pl.when(text != "").then(text).alias(name)
 
 
-def _quoted_cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line], strict=True), [])
-    except csv.Error:
-        return []
-
-
 def json_columns(frame: pl.DataFrame, fields: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """Decode `line` as a JSON object and return its fields beside `fault` and the raw `line`.
 
@@ -91,16 +84,37 @@ def json_columns(frame: pl.DataFrame, fields: Mapping[str, pl.DataType]) -> pl.D
 
 
 def _decode(frame: pl.DataFrame, dtype: pl.Struct) -> pl.DataFrame:
-    """Decode all lines at once; where that fails, halve until the lines at fault stand alone."""
+    """Decode all lines at once; where that fails, halve until the lines at fault stand alone.
+
+    The decoder reads the lines as one array, so that broken ones could run into each other: each object is given
+    its line number, and the result counts only if every number is where it belongs.
+    """
+    if len(frame) == 1:
+        return _decode_one(frame, dtype)
+    marked = pl.concat_str(
+        pl.lit(f'{{"{_MARK}":'), pl.col("line_number"), pl.lit(","), pl.col("line").str.strip_chars_start().str.slice(1)
+    )
+    texts = frame.select(pl.when(pl.col("line").str.contains(r"^\s*\{")).then(marked).otherwise(pl.lit("broken")))
     try:
-        record = frame["line"].str.json_decode(dtype).alias("record")
+        records = texts.to_series().str.json_decode(pl.Struct([*dtype.fields, pl.Field(_MARK, pl.Int64)]))
     except pl.exceptions.ComputeError:
-        if len(frame) > 1:
-            half = len(frame) // 2
-            return pl.concat([_decode(frame[:half], dtype), _decode(frame[half:], dtype)])
-        return frame.with_columns(pl.lit(None, dtype).alias("record"), _json_fault(frame["line"][0]).alias("fault"))
-    no_object = pl.when(pl.col("record").is_null()).then(fault("bad_json", "not a JSON object"))
-    return frame.with_columns(record).with_columns(no_object.otherwise(pl.lit(None, FAULT)).alias("fault"))
+        records = pl.Series([], dtype=dtype)
+    if len(records) == len(frame) and (records.struct.field(_MARK) == frame["line_number"]).fill_null(False).all():
+        plain = records.struct.unnest().drop(_MARK).to_struct("record")
+        return frame.with_columns(plain, pl.lit(None, FAULT).alias("fault"))
+    half = len(frame) // 2
+    return pl.concat([_decode(frame[:half], dtype), _decode(frame[half:], dtype)])
+
+
+def _decode_one(frame: pl.DataFrame, dtype: pl.Struct) -> pl.DataFrame:
+    line = frame["line"]
+    try:
+        record = line.str.json_decode(dtype).alias("record")
+    except pl.exceptions.ComputeError:
+        record = pl.Series("record", [], dtype)
+    if len(record) == 1 and record.is_not_null().all():
+        return frame.with_columns(record, pl.lit(None, FAULT).alias("fault"))
+    return frame.with_columns(pl.lit(None, dtype).alias("record"), _json_fault(line[0]).alias("fault"))
 
 
 def _json_fault(line: str) -> pl.Expr:

@@ -44,7 +44,7 @@ def check(path: Path) -> None:
         schema = pq.read_schema(path)
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path}: is no Parquet file; make a trace of it with `servecast ingest`") from error
-    version = (schema.metadata or {}).get(b"servecast", b"").decode()
+    version = (schema.metadata or {}).get(b"servecast", b"").decode(errors="replace")
     if version != TRACE_VERSION or not schema.equals(arrow_schema(TRACE)):
         raise TraceError(
             f"{path}: is no {TRACE_VERSION} file as servecast writes it; run it through `servecast ingest`"

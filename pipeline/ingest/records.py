@@ -77,27 +77,22 @@ def request_id(source_name: str, source: Source) -> pl.Expr:
     return pl.format(f"{source_name}:{source.tag}{{}}", pl.col("source_row"))
 
 
-def repeated(frame: pl.DataFrame, ids: str = "request_id") -> pl.DataFrame:
-    """Mark rows that repeat an id: `duplicate` if all columns agree, else the flag `id_repeated`.
+def repeated(records: pl.DataFrame) -> pl.DataFrame:
+    """Mark records that repeat a request id: `duplicate` if all columns agree, else the flag `id_repeated`.
 
-    Only rows without a fault count; the first row of an id stands.
+    Only records without a fault count; the first one of an id stands.
     """
-    content = [name for name in frame.columns if name not in ("file", "source_row", "fault", "line")]
-    sound = pl.col("fault").is_null() & pl.col(ids).is_not_null()
-    again = sound & (pl.int_range(pl.len()).over(ids, sound) > 0)
-    frame = frame.with_columns(again.alias("again"))
-    if not frame["again"].any():
-        return frame.drop("again").with_columns(flag("id_repeated", pl.lit(False)))
-    key = frame.select(pl.struct(content).hash(0).alias("content"))["content"]
-    same = pl.col("again") & (pl.int_range(pl.len()).over("content", sound) > 0)
-    frame = frame.with_columns(key).with_columns(same.alias("same"))
-    return frame.with_columns(
-        pl.when("same")
-        .then(fault("duplicate", f"{ids} and content repeat an earlier record"))
-        .otherwise("fault")
-        .alias("fault"),
-        flag("id_repeated", pl.col("again") & ~pl.col("same")),
-    ).drop("again", "same", "content")
+    sound = records.with_row_index("at").filter(pl.col("fault").is_null())
+    sound = sound.filter(pl.col("request_id").is_duplicated())
+    content = pl.struct(name for name in records.columns if name not in ("file", "source_row", "fault"))
+    again = sound.filter(~pl.col("request_id").is_first_distinct())["at"].implode()
+    same = sound.filter(~content.is_first_distinct())["at"].implode()
+    at = pl.int_range(pl.len(), dtype=pl.UInt32)
+    copy = pl.when(at.is_in(same)).then(fault("duplicate", "request id and content repeat an earlier record"))
+    return records.with_columns(
+        pl.coalesce("fault", copy).alias("fault"),
+        flag("id_repeated", at.is_in(again) & ~at.is_in(same)),
+    )
 
 
 def rejects(records: pl.DataFrame, sources: Sequence[Source], word: str) -> pl.DataFrame:

@@ -20,6 +20,7 @@ from pipeline.errors import TraceError
 SAMPLE_BYTES = 1 << 18
 BATCH_BYTES = 1 << 25
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+PARQUET = b"PAR1"
 _BOM = b"\xef\xbb\xbf"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,39}")
 
@@ -116,12 +117,22 @@ def sample(source: Source) -> Sample:
             break
     if not head.strip():
         raise TraceError(f"{source.path}: is empty (nothing but blanks)")
+    if b"\0" in head or head.startswith(PARQUET):
+        return Sample(source, head)
     whole = len(head) < SAMPLE_BYTES
     text = head.removeprefix(_BOM).decode("utf-8", "replace")
     pieces = [line.rstrip("\r") for line in text.split("\n")]
     lines = [line for line in (pieces if whole or len(pieces) < 2 else pieces[:-1]) if line.strip()]
-    columns = [cell.strip() for cell in next(csv.reader(lines[:1]), [])] if lines else []
+    columns = [cell.strip() for cell in csv_cells(lines[0])] if lines else []
     return Sample(source, head, lines, columns, [o for o in map(_json_object, lines[:50]) if o is not None])
+
+
+def csv_cells(line: str) -> list[str]:
+    """Return the cells of one CSV line, quotes undone; no cells if it cannot be read as CSV."""
+    try:
+        return next(csv.reader([line], strict=True), [])
+    except csv.Error:
+        return []
 
 
 def _json_object(line: str) -> dict | None:
@@ -134,12 +145,12 @@ def _json_object(line: str) -> dict | None:
 
 def describe(sample: Sample) -> str:
     """Say what a file looks like without quoting its content: names of columns or keys, sizes, counts."""
-    if sample.head.startswith(b"PAR1"):
+    if sample.head.startswith(PARQUET):
         return "a Parquet file"
     if sample.objects:
         keys = [key for key in sample.objects[0] if _PLAIN_NAME.fullmatch(key)]
         return "JSON lines with the keys " + ", ".join(keys[:12])
-    if not sample.lines or b"\0" in sample.head:
+    if not sample.lines:
         return f"binary data beginning with the bytes {sample.head[:4].hex(' ')}"
     first = sample.lines[0]
     named = len(sample.columns) > 1 and all(_PLAIN_NAME.fullmatch(name) for name in sample.columns)

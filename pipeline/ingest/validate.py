@@ -83,7 +83,6 @@ def records_of(source: Source, naive_zone: str) -> pl.DataFrame:
     frame = frame.with_columns(_defaults(frame, source))
     checks = [(check.bad.fill_null(False), _fault(check)) for check in CHECKS]
     frame = frame.with_columns(records.first_fault(checks, pl.col("fault")))
-    frame = records.repeated(frame)
     negative = [records.flag("negative_duration", pl.any_horizontal(pl.col(DURATIONS) < 0))]
     kept = [pl.when(pl.col(name) >= 0).then(name).alias(name) for name in DURATIONS]
     return frame.with_columns(*negative, *kept).drop("arrival_time", "arrival_us", "clock_bad")
@@ -92,7 +91,7 @@ def records_of(source: Source, naive_zone: str) -> pl.DataFrame:
 def _read(source: Source) -> pl.DataFrame:
     try:
         schema = pq.read_schema(source.path)
-        version = (schema.metadata or {}).get(b"servecast", TRACE_VERSION.encode()).decode()
+        version = (schema.metadata or {}).get(b"servecast", TRACE_VERSION.encode()).decode(errors="replace")
         if version != TRACE_VERSION:
             raise TraceError(f"{source.path}: is a {version} file; a trace is {TRACE_VERSION}")
         frame = pl.read_parquet(source.path)

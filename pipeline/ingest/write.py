@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -44,4 +45,5 @@ def write_all(files: Sequence[tuple[Path, pl.DataFrame, Table]]) -> None:
         raise TraceError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         for beside in temporary:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)

@@ -32,22 +32,27 @@ def read(source: Source, options: dict[str, str]) -> Iterator[pl.DataFrame]:
     tokens = COLUMNS[1:]
     for text in lines.csv_batches(line_batches(source), COLUMNS, source):
         stamp = pl.col("TIMESTAMP")
-        text = text.with_columns(clock.iso_us(stamp, zone).alias("clock_us"), clock.is_naive(stamp).alias("naive"))
+        times = clock.iso_us(stamp, zone).alias("clock_us"), clock.is_naive(stamp).alias("naive")
+        text = text.lazy().with_columns(times).collect()
         checks = [
             *records.count_faults(tokens),
             (stamp.is_null(), lines.fault("missing_arrival", "TIMESTAMP is empty")),
             (pl.col("clock_us").is_null(), lines.fault("bad_timestamp", "TIMESTAMP is no ISO 8601 time")),
             *records.negative_faults(tokens),
         ]
-        yield text.select(
-            "source_row",
-            records.first_fault(checks, pl.col("fault")),
-            "clock_us",
-            "naive",
-            records.request_id(NAME, source).alias("request_id"),
-            records.count("ContextTokens").alias("input_tokens"),
-            records.count("GeneratedTokens").alias("output_tokens"),
-            records.flag("tokens_missing", pl.any_horizontal(pl.col(tokens).is_null())),
+        yield (
+            text.lazy()
+            .select(
+                "source_row",
+                records.first_fault(checks, pl.col("fault")),
+                "clock_us",
+                "naive",
+                records.request_id(NAME, source).alias("request_id"),
+                records.count("ContextTokens").alias("input_tokens"),
+                records.count("GeneratedTokens").alias("output_tokens"),
+                records.flag("tokens_missing", pl.any_horizontal(pl.col(tokens).is_null())),
+            )
+            .collect()
         )
 
 

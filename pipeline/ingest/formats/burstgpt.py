@@ -42,22 +42,26 @@ def read(source: Source, options: dict[str, str]) -> Iterator[pl.DataFrame]:
         prompt, answer = records.count("Request tokens"), records.count("Response tokens")
         failed = answer == 0
         total = records.count("Total tokens")
-        yield text.select(
-            "source_row",
-            records.first_fault(checks, pl.col("fault")),
-            stamp.alias("clock_us"),
-            records.request_id(NAME, source).alias("request_id"),
-            prompt.alias("input_tokens"),
-            pl.when(answer > 0).then(answer).alias("output_tokens"),
-            pl.when(failed).then(pl.lit("error")).otherwise(pl.lit("ok")).alias("status"),
-            pl.col("Model").alias("model"),
-            pl.col("Log Type").alias("tenant"),
-            pl.col("Log Type").str.to_lowercase().str.strip_suffix(" log").alias("class"),
-            pl.col("Session ID").alias("session_id"),
-            pl.when(elapsed >= 0).then(elapsed).alias("obs_e2e_us"),
-            records.flag("negative_duration", elapsed < 0),
-            records.flag("tokens_missing", pl.any_horizontal(pl.col(TOKENS).is_null())),
-            records.flag("total_mismatch", total != prompt + answer),
+        yield (
+            text.lazy()
+            .select(
+                "source_row",
+                records.first_fault(checks, pl.col("fault")),
+                stamp.alias("clock_us"),
+                records.request_id(NAME, source).alias("request_id"),
+                prompt.alias("input_tokens"),
+                pl.when(answer > 0).then(answer).alias("output_tokens"),
+                pl.when(failed).then(pl.lit("error")).otherwise(pl.lit("ok")).alias("status"),
+                pl.col("Model").alias("model"),
+                pl.col("Log Type").alias("tenant"),
+                pl.col("Log Type").str.to_lowercase().str.strip_suffix(" log").alias("class"),
+                pl.col("Session ID").alias("session_id"),
+                pl.when(elapsed >= 0).then(elapsed).alias("obs_e2e_us"),
+                records.flag("negative_duration", elapsed < 0),
+                records.flag("tokens_missing", pl.any_horizontal(pl.col(TOKENS).is_null())),
+                records.flag("total_mismatch", total != prompt + answer),
+            )
+            .collect()
         )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from pipeline.ingest import validate
-from pipeline.ingest.sources import Sample, Source
+from pipeline.ingest.sources import PARQUET, Sample, Source
 
 NAME = "trace"
 TITLE = "canonical Parquet, trace/1"
@@ -16,7 +16,7 @@ OPTIONS = {"naive_timestamps_are": "UTC"}
 
 def looks(sample: Sample) -> str | None:
     """Return the reason if the file is Parquet: no other format here is."""
-    return "Parquet" if sample.head.startswith(b"PAR1") else None
+    return "Parquet" if sample.head.startswith(PARQUET) else None
 
 
 def read(source: Source, options: dict[str, str]) -> Iterator[pl.DataFrame]:
