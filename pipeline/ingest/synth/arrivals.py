@@ -2,9 +2,10 @@
 
 The rate of a class is its share of a week's requests, times its shape over the local week, times a
 random modulation: a drift all classes have in common, a drift of its own (both Ornstein-Uhlenbeck
-in the logarithm) and bursts that decay. The rate of the whole window is then scaled to the requests
-asked for. Given the rate, sessions start as a Poisson process. So counts are over-dispersed and the
-index of dispersion grows with the window, as in the Azure and Mooncake conversation traces.
+in the logarithm; its own has mean 1, so that its share holds) and bursts that decay. The rate of
+the whole window is then scaled to the requests asked for. Given the rate, sessions start as a
+Poisson process. So counts are over-dispersed and the index of dispersion grows with the window, as
+in the Azure and Mooncake conversation traces.
 
 Rates are rounded to six digits, so that the last bit of `exp`, which differs between machines, does
 not reach the trace.
@@ -17,6 +18,7 @@ from itertools import accumulate
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.ingest.synth import sessions
 from pipeline.ingest.synth.traffic import CLASSES, Profile, Traffic
 
 Floats = npt.NDArray[np.float64]
@@ -27,8 +29,8 @@ WARM_UP_S = 7_200  # sessions that began so long before the window still send tu
 SLICE_CELLS = 120
 SLICE_ROWS = 250_000
 
-DRIFT_SIGMA, DRIFT_S = 0.27, 500.0
-OWN_DRIFT_S = 90.0
+DRIFT_SIGMA, DRIFT_S = 0.30, 500.0
+OWN_DRIFT_S = 60.0
 BURST_EVERY_S, BURST_DECAY_S, BURST_HEIGHT = 900.0, 30.0, 1.3
 
 # Local hour 0..23, linear in between. The bank works in several time zones, hence the wide day.
@@ -99,15 +101,16 @@ def make(profile: Profile, *, seed: int, monday_s: float, duration_s: float, req
     rate = np.empty((len(classes), cells))
     for place, index in enumerate(classes):
         traffic = CLASSES[index]
-        modulation: Floats = np.exp(drift + _drift(rng, cells, traffic.rate_sigma, OWN_DRIFT_S)) + _bursts(rng, cells)
+        own = _drift(rng, cells, traffic.rate_sigma, OWN_DRIFT_S)
+        modulation: Floats = np.exp(drift + own - traffic.rate_sigma**2 / 2) + _bursts(rng, cells)
         rate[place] = profile.shares[traffic.name] * week_shape(traffic, begins_s + monday_s) * modulation
     rate *= requests / (rate @ inside).sum()
-    rows = np.array([CLASSES[index].turns_per_session() for index in classes])
+    rows = np.array([sessions.rows_per_session(CLASSES[index]) for index in classes])
     expected = np.round(rate / rows[:, None], 6)
     per_slice = expected.reshape(len(classes), slices, slice_cells).sum(axis=2).T
-    sessions = rng.poisson(per_slice)
-    numbers = np.cumsum(sessions.ravel()).reshape(sessions.shape)
-    return Plan(classes, expected, sessions, numbers - sessions + 1, slice_cells)
+    starting = rng.poisson(per_slice)
+    numbers = np.cumsum(starting.ravel()).reshape(starting.shape)
+    return Plan(classes, expected, starting, numbers - starting + 1, slice_cells)
 
 
 def _drift(rng: np.random.Generator, cells: int, sigma: float, correlation_s: float) -> Floats:

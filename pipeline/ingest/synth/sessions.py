@@ -20,8 +20,9 @@ HTTP_STATUS = (200, 499, 429, 500, 408, 400, NONE)
 ERROR_TYPE = (None, "client_disconnected", "rate_limit_exceeded", "internal_error", "timeout", "content_filter", None)
 FINISH_REASONS = ("stop", "length", "tool_calls")
 
-# Share of requests that fail first; the later three end a session and so meet last turns only.
+# Share of requests that fail first; those that are never repeated end a session, so they meet last turns only.
 FAILURES = ((THROTTLED, 0.006), (ERROR, 0.003), (TIMEOUT, 0.002), (REJECTED, 0.003), (UNKNOWN, 0.002))
+RETRYABLE = (THROTTLED, ERROR, TIMEOUT)
 RETRIED = 0.6  # share of failures of a last turn that are tried once more
 FIRST_TOKEN_US = 300_000
 TIMEOUT_US = 60_000_000
@@ -56,6 +57,13 @@ ROW = np.dtype(
 )
 
 
+def rows_per_session(traffic: Traffic) -> float:
+    """Return the mean number of rows a session gives, failed attempts that are repeated included."""
+    turns = traffic.turns_per_session()
+    retryable = sum(share for status, share in FAILURES if status in RETRYABLE)
+    return turns + retryable * (turns - 1 + RETRIED)
+
+
 def make(
     class_index: int, starts_us: Ints, first_session: int, n_tenants: int, rng: np.random.Generator
 ) -> npt.NDArray[np.void]:
@@ -68,7 +76,7 @@ def make(
     rows, carried = _tokens(rows, traffic, rng)
     last = np.append(rows["turn"][1:] == 1, True)[: len(rows)]
     failed = _failures(last, rng)
-    again = np.isin(failed, (THROTTLED, ERROR, TIMEOUT)) & (~last | (rng.random(len(rows)) < RETRIED))
+    again = np.isin(failed, RETRYABLE) & (~last | (rng.random(len(rows)) < RETRIED))
     _cover(rows, carried, last)
     retry_us = _times(rows, failed, again, traffic, rng)
     return _attempts(rows, failed, again, retry_us, last, traffic)
@@ -145,7 +153,7 @@ def _failures(last: Bools, rng: np.random.Generator) -> Ints:
     edge = 0.0
     for status, share in FAILURES:
         hit = (u >= edge) & (u < edge + share)
-        failed[hit if status in (THROTTLED, ERROR, TIMEOUT) else hit & last] = status
+        failed[hit if status in RETRYABLE else hit & last] = status
         edge += share
     return failed
 

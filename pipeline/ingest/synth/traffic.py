@@ -102,7 +102,7 @@ CHAT = Traffic(
     think_median_s=40.0,
     think_sigma=0.9,
     token_us=12_000,
-    rate_sigma=0.2,
+    rate_sigma=0.3,
     cancelled=0.02,
 )
 
@@ -124,7 +124,7 @@ RETRIEVAL = Traffic(
     think_median_s=30.0,
     think_sigma=0.9,
     token_us=12_000,
-    rate_sigma=0.3,
+    rate_sigma=0.4,
     cancelled=0.01,
 )
 
@@ -146,7 +146,7 @@ AGENT = Traffic(
     think_median_s=2.5,
     think_sigma=1.0,
     token_us=12_000,
-    rate_sigma=0.25,
+    rate_sigma=0.3,
     cancelled=0.003,
 )
 
