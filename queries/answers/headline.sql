@@ -1,0 +1,89 @@
+-- headline: how did the run go, in one row?
+-- kind:   answer
+-- grain:  one row per run
+-- needs:  itl_quantiles, kv_memory, request_latency, requests, step_summary, throughput, time_mean, user_level
+-- params: run VARCHAR = NULL
+-- column: run_id              VARCHAR run
+-- column: requests            BIGINT  requests replayed, refused ones included
+-- column: not_replayed        BIGINT  trace rows left out of the replay
+-- column: duration_s          DOUBLE  first arrival to last event, seconds
+-- column: offered_rps         DOUBLE  requests per second between first and last arrival
+-- column: completed_rps       DOUBLE  requests answered in full per second of duration_s
+-- column: goodput_rps         DOUBLE  requests within the SLO per second of duration_s
+-- column: slo_share           DOUBLE  share of requests within the SLO
+-- column: input_tokens_per_s  DOUBLE  prompt tokens of requests that ran, per second of duration_s
+-- column: output_tokens_per_s DOUBLE  tokens generated per second of duration_s
+-- column: users_mean          DOUBLE  requests in the system, time-weighted mean
+-- column: users_peak          BIGINT  most requests in the system at once
+-- column: ttft_p50_ms         DOUBLE  median of ttft, milliseconds
+-- column: ttft_p95_ms         DOUBLE  95th percentile of ttft, milliseconds
+-- column: tpot_p50_ms         DOUBLE  median of tpot, milliseconds
+-- column: tpot_p95_ms         DOUBLE  95th percentile of tpot, milliseconds
+-- column: itl_p95_ms          DOUBLE  95th percentile of itl, milliseconds
+-- column: e2e_p50_ms          DOUBLE  median of e2e, milliseconds
+-- column: e2e_p95_ms          DOUBLE  95th percentile of e2e, milliseconds
+-- column: queue_p95_ms        DOUBLE  95th percentile of queue time, milliseconds
+-- column: kv_mean_share       DOUBLE  KV blocks in use, time-weighted mean share
+-- column: kv_peak_share       DOUBLE  KV blocks in use, highest share
+-- column: busy_share          DOUBLE  share of duration_s in which a step ran
+-- column: hit_share           DOUBLE  share of prompt tokens found in the prefix cache
+-- column: preemptions         BIGINT  preemptions
+WITH asked AS (
+    SELECT run_id, COUNT_IF(outcome = 'not_replayed')::BIGINT AS not_replayed
+    FROM requests
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+),
+waits AS (
+    SELECT
+        run_id,
+        QUANTILE_CONT(ttft_ms, [0.5, 0.95]) AS ttft,
+        QUANTILE_CONT(tpot_ms, [0.5, 0.95]) AS tpot,
+        QUANTILE_CONT(e2e_ms, [0.5, 0.95]) AS e2e,
+        QUANTILE_CONT(queue_ms, 0.95) AS queue_p95_ms,
+        SUM(cached_tokens) FILTER (WHERE ran) / NULLIF(SUM(input_tokens) FILTER (WHERE ran), 0) AS hit_share,
+        COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions
+    FROM request_latency
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+),
+users AS (
+    SELECT run_id, time_mean(users, end_ns - start_ns) AS users_mean, MAX(users) AS users_peak
+    FROM user_level
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+)
+SELECT
+    run_id,
+    COALESCE(requests, 0) AS requests,
+    not_replayed,
+    duration_s,
+    offered_rps,
+    completed_rps,
+    goodput_rps,
+    slo_share,
+    input_tokens_per_s,
+    output_tokens_per_s,
+    users_mean,
+    users_peak,
+    ttft[1] AS ttft_p50_ms,
+    ttft[2] AS ttft_p95_ms,
+    tpot[1] AS tpot_p50_ms,
+    tpot[2] AS tpot_p95_ms,
+    itl.quantiles_ms[1] AS itl_p95_ms,
+    e2e[1] AS e2e_p50_ms,
+    e2e[2] AS e2e_p95_ms,
+    queue_p95_ms,
+    mean_share AS kv_mean_share,
+    peak_share AS kv_peak_share,
+    busy_share,
+    hit_share,
+    preemptions
+FROM asked
+LEFT JOIN throughput($run) USING (run_id)
+LEFT JOIN waits USING (run_id)
+LEFT JOIN users USING (run_id)
+LEFT JOIN itl_quantiles('all', $run, [0.95], 1) AS itl USING (run_id)
+LEFT JOIN kv_memory($run) USING (run_id)
+LEFT JOIN step_summary($run) USING (run_id)
+ORDER BY run_id;

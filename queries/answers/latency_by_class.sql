@@ -1,0 +1,29 @@
+-- latency_by_class: how long do callers wait, by class?
+-- kind:   answer
+-- grain:  one row per run, class and metric
+-- needs:  latency_percentiles, metric_rank
+-- params: run VARCHAR = NULL
+-- column: run_id  VARCHAR run
+-- column: class   VARCHAR class, as logged
+-- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
+-- column: samples BIGINT  values behind the row: requests, or token gaps for itl
+-- column: mean_ms DOUBLE  mean, milliseconds
+-- column: p50_ms  DOUBLE  median, milliseconds
+-- column: p90_ms  DOUBLE  90th percentile, milliseconds
+-- column: p95_ms  DOUBLE  95th percentile, milliseconds
+-- column: p99_ms  DOUBLE  99th percentile, milliseconds
+-- column: max_ms  DOUBLE  largest, milliseconds
+-- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
+SELECT
+    run_id,
+    label AS class,
+    metric,
+    samples,
+    mean_ms,
+    p50_ms,
+    p90_ms,
+    p95_ms,
+    p99_ms,
+    max_ms
+FROM latency_percentiles('class', $run)
+ORDER BY run_id, class, metric_rank(metric);

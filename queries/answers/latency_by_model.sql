@@ -1,0 +1,29 @@
+-- latency_by_model: how long do callers wait, by model?
+-- kind:   answer
+-- grain:  one row per run, model and metric
+-- needs:  latency_percentiles, metric_rank
+-- params: run VARCHAR = NULL
+-- column: run_id  VARCHAR run
+-- column: model   VARCHAR model, as logged
+-- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
+-- column: samples BIGINT  values behind the row: requests, or token gaps for itl
+-- column: mean_ms DOUBLE  mean, milliseconds
+-- column: p50_ms  DOUBLE  median, milliseconds
+-- column: p90_ms  DOUBLE  90th percentile, milliseconds
+-- column: p95_ms  DOUBLE  95th percentile, milliseconds
+-- column: p99_ms  DOUBLE  99th percentile, milliseconds
+-- column: max_ms  DOUBLE  largest, milliseconds
+-- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
+SELECT
+    run_id,
+    label AS model,
+    metric,
+    samples,
+    mean_ms,
+    p50_ms,
+    p90_ms,
+    p95_ms,
+    p99_ms,
+    max_ms
+FROM latency_percentiles('model', $run)
+ORDER BY run_id, model, metric_rank(metric);

@@ -1,0 +1,36 @@
+-- latency_histogram: how are latencies spread, on a logarithmic scale?
+-- kind:   answer
+-- grain:  one row per run, metric and bin that holds a value
+-- needs:  latency_values, metric_rank, odd_gaps, step_gaps, token_spans
+-- params: run VARCHAR = NULL
+-- column: run_id      VARCHAR run
+-- column: metric      VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
+-- column: from_ms     DOUBLE  lower edge, inside the bin
+-- column: to_ms       DOUBLE  upper edge, outside the bin
+-- column: samples     BIGINT  values in the bin
+-- column: sample_share DOUBLE  share of the metric's values
+WITH measured AS (
+    SELECT run_id, metric, value_ms, 1 AS samples
+    FROM latency_values('all', $run, 1)
+    UNION ALL
+    SELECT run_id, 'itl', gap_ns / 1e6, requests
+    FROM (SELECT *, UNNEST(RANGE(from_step, to_step)) AS step FROM token_spans('all', $run))
+    JOIN step_gaps USING (run_id, replica, step)
+    UNION ALL
+    SELECT run_id, 'itl', gap_ns / 1e6, 1
+    FROM odd_gaps('all', $run, 1)
+),
+binned AS (
+    SELECT run_id, metric, FLOOR(10 * LOG10(NULLIF(value_ms, 0)))::INTEGER AS bin, SUM(samples)::BIGINT AS samples
+    FROM measured
+    GROUP BY ALL
+)
+SELECT
+    run_id,
+    metric,
+    COALESCE(10 ^ (bin / 10), 0) AS from_ms,
+    COALESCE(10 ^ ((bin + 1) / 10), 0) AS to_ms,
+    samples,
+    samples / SUM(samples) OVER (PARTITION BY run_id, metric) AS sample_share
+FROM binned
+ORDER BY run_id, metric_rank(metric), from_ms, to_ms;

@@ -1,0 +1,37 @@
+-- slo_attainment: which promise is broken, by class?
+-- kind:   answer
+-- grain:  one row per run and class
+-- needs:  request_latency, run_span
+-- params: run VARCHAR = NULL
+-- column: run_id      VARCHAR run
+-- column: class       VARCHAR class, as logged
+-- column: ttft_slo_ms DOUBLE  limit of ttft, milliseconds; null is none
+-- column: tpot_slo_ms DOUBLE  limit of tpot, milliseconds; null is none
+-- column: e2e_slo_ms  DOUBLE  limit of e2e, milliseconds; null is none
+-- column: requests    BIGINT  requests replayed, refused ones included
+-- column: within_slo  BIGINT  requests within every limit
+-- column: slo_share   DOUBLE  within_slo / requests
+-- column: ttft_missed BIGINT  requests over the limit of ttft
+-- column: tpot_missed BIGINT  requests over the limit of tpot
+-- column: e2e_missed  BIGINT  requests over the limit of e2e
+-- column: unanswered  BIGINT  requests refused, given up or never finished
+-- column: goodput_rps DOUBLE  within_slo per second of the run
+SELECT
+    run_id,
+    class,
+    ttft_slo_ms,
+    tpot_slo_ms,
+    e2e_slo_ms,
+    COUNT(*) AS requests,
+    COUNT_IF(within_slo)::BIGINT AS within_slo,
+    COUNT_IF(within_slo) / COUNT(*) AS slo_share,
+    COUNT_IF(ttft_ms > ttft_slo_ms)::BIGINT AS ttft_missed,
+    COUNT_IF(tpot_ms > tpot_slo_ms)::BIGINT AS tpot_missed,
+    COUNT_IF(e2e_ms > e2e_slo_ms)::BIGINT AS e2e_missed,
+    COUNT_IF(NOT completed)::BIGINT AS unanswered,
+    COUNT_IF(within_slo) / ANY_VALUE(duration_s) AS goodput_rps
+FROM request_latency
+JOIN run_span USING (run_id)
+WHERE $run IS NULL OR run_id = $run
+GROUP BY run_id, class, ttft_slo_ms, tpot_slo_ms, e2e_slo_ms
+ORDER BY run_id, class;

@@ -1,0 +1,30 @@
+-- user_level: how many requests were in the system, and when did that change?
+-- kind:   fact
+-- grain:  one row per run and stretch of time between two changes
+-- needs:  request_latency, run_span
+-- column: run_id   VARCHAR run
+-- column: start_ns BIGINT  start of the stretch
+-- column: end_ns   BIGINT  end of the stretch
+-- column: users    BIGINT  requests that had arrived and not left
+-- note:   a request that never left is in the system until the end of the run; one refused at once is not counted.
+WITH changes AS (
+    SELECT run_id, arrival_ns AS at_ns, 1 AS change
+    FROM request_latency
+    UNION ALL
+    SELECT run_id, COALESCE(finish_ns, CASE WHEN outcome IN ('rejected', 'queue_full') THEN arrival_ns ELSE end_ns END), -1
+    FROM request_latency
+    JOIN run_span USING (run_id)
+),
+levels AS (
+    SELECT
+        run_id,
+        at_ns AS start_ns,
+        LEAD(at_ns) OVER in_time AS end_ns,
+        (SUM(SUM(change)) OVER in_time)::BIGINT AS users
+    FROM changes
+    GROUP BY run_id, at_ns
+    WINDOW in_time AS (PARTITION BY run_id ORDER BY at_ns)
+)
+SELECT run_id, start_ns, end_ns, users
+FROM levels
+WHERE end_ns IS NOT NULL;

@@ -1,0 +1,32 @@
+-- runs: which runs are loaded, and with what settings?
+-- kind:   source
+-- grain:  one row per run
+-- column: run_id                 VARCHAR run
+-- column: engine_version         VARCHAR version of the program and of the engine it models
+-- column: config_digest          VARCHAR digest of every setting
+-- column: trace_path             VARCHAR file name of the trace
+-- column: trace_digest           VARCHAR digest of the trace
+-- column: trace_rows             BIGINT  rows of the trace
+-- column: replayed_rows          BIGINT  of these replayed
+-- column: rejected_records       BIGINT  records of the log that could not become a request; null = unknown
+-- column: trace_where            VARCHAR filter of the replay; null is none
+-- column: policy                 VARCHAR scheduler
+-- column: gpu                    VARCHAR accelerator
+-- column: model                  VARCHAR model
+-- column: tensor_parallel_size   INTEGER accelerators that share the model
+-- column: block_size             INTEGER tokens per KV block
+-- column: num_gpu_blocks         INTEGER KV blocks of a replica, the null block included
+-- column: max_model_len          INTEGER longest sequence, tokens
+-- column: max_num_seqs           INTEGER most requests running at once
+-- column: max_num_batched_tokens INTEGER most tokens in one step
+-- column: enable_prefix_caching  BOOLEAN KV blocks of equal prefixes are shared and kept
+-- column: frontend_ms            DOUBLE  time outside the engine, added to ttft and e2e, milliseconds
+-- column: rate_scale             DOUBLE  arrival offsets were divided by this
+-- column: timeout_s              DOUBLE  clients give up after this many seconds; null is never
+-- column: queue_limit            INTEGER requests waiting at which a new one is refused; null is no limit
+-- column: time_zone              VARCHAR time zone of clock times in answers
+-- column: estimated_step_time    BOOLEAN step times are an estimate, not fitted to this model and accelerator
+-- column: counted_steps          BIGINT  steps that the replay counted
+-- column: counted_preemptions    BIGINT  preemptions that the replay counted
+-- note:   from run.json; run_config has every setting.
+FROM stored.runs;
