@@ -8,9 +8,10 @@ A header is the run of `--` lines at the top of a file, `-- name: question` firs
     needs   the other objects that the statement reads, sorted
     params  `name TYPE = default`, separated by commas; the statement writes `$name`
     column  name, type and sentence, one line per column, in order
-    note    a rule, one line each
+    note    a rule
 
-A parameter must not be named as a column of anything the statement reads: DuckDB refuses that.
+A line that is indented further goes on with the value above it. A parameter must not be named as a column of
+anything the statement reads: DuckDB refuses that.
 """
 
 import re
@@ -95,11 +96,102 @@ class Query:
         return [f"COMMENT ON VIEW {self.name} IS {text}", *macro, *columns]
 
 
+_INTRO = """\
+# Queries
+
+Every number of a report is an answer of this folder; none is computed anywhere else. `servecast sql RUN` loads them
+all into DuckDB, together with the tables of the runs that are named.
+
+An answer without parameters covers all loaded runs, one after the other: `FROM latency`. With parameters it is called
+like a function: `FROM latency(run := '0123456789abcdef')`. Every result has `run_id` in front. Shares are between 0
+and 1; other units end the name. Unknown is null, never zero.
+
+One object per file. `sources/` are the stored tables, `facts/` what is derived from them at one grain, `macros/` what
+several objects compute alike, `answers/` what a reader asks, `checks/` what must return no rows. A metric is defined in
+one file. This page is printed from the headers of the files: `python -m pipeline.query.catalog > queries/README.md`.
+
+## Questions of your own
+
+The ten slowest first tokens, and why they waited:
+
+```sql
+SELECT request_id, tenant, input_tokens, ttft_ms, queue_ms, preemptions
+FROM request_latency
+ORDER BY ttft_ms DESC NULLS LAST
+LIMIT 10;
+```
+
+Does a long prompt break the promise?
+
+```sql
+SELECT input_tokens // 1000 * 1000 AS prompt_tokens, COUNT(*) AS requests, AVG(within_slo::INTEGER) AS slo_share
+FROM request_latency
+GROUP BY ALL
+ORDER BY prompt_tokens;
+```
+
+Two runs side by side:
+
+```sql
+SELECT run_id, gpu, max_num_seqs, ttft_p95_ms, tpot_p95_ms, kv_peak_share, slo_share
+FROM headline
+JOIN runs USING (run_id)
+ORDER BY ttft_p95_ms;
+```
+
+Steps in which nobody got a new token although requests were waiting:
+
+```sql
+SELECT run_id, replica, COUNT(*) AS steps, SUM(duration_ns) / 1e9 AS seconds
+FROM steps
+WHERE waiting > 0 AND sampled = 0
+GROUP BY ALL;
+```
+
+The log's own waiting times beside the replay's, for logs that have them:
+
+```sql
+SELECT run_id, QUANTILE_CONT(obs_ttft_us / 1e3, 0.95) AS logged_ms, QUANTILE_CONT(ttft_ms, 0.95) AS replayed_ms
+FROM requests
+JOIN request_latency USING (run_id, request)
+WHERE obs_ttft_us IS NOT NULL
+GROUP BY run_id;
+```
+"""
+
+
 @cache
 def load() -> dict[str, Query]:
     """Return every object of `queries/` by name, each after all that it needs; QueryError if a file is wrong."""
     root = resources.folder("queries")
     return order(parse(path) for folder in FOLDERS.values() for path in sorted((root / folder).glob("*.sql")))
+
+
+def readme() -> str:
+    """Return the text of queries/README.md: introduction, then every object by kind."""
+    titles = {"answer": "Answers", "fact": "Facts", "source": "Tables", "check": "Checks", "macro": "Macros"}
+    parts = [_INTRO]
+    for kind, title in titles.items():
+        parts.append(f"\n## {title}\n")
+        parts += [_section(query) for _, query in sorted(load().items()) if query.kind == kind]
+    return "".join(parts)
+
+
+def _section(query: Query) -> str:
+    lines = [f"\n### {query.name}\n", query.question[0].upper() + query.question[1:]]
+    lines[-1] += f" {_sentence(query.grain or query.returns or '')}"
+    if query.params:
+        lines.append("\nParameters: " + ", ".join(f"`{parameter.declaration()}`" for parameter in query.params) + ".")
+    if query.columns:
+        lines += ["\n| column | type | |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {c.type} | {c.doc.replace('|', '&#124;')} |" for c in query.columns]
+    if query.notes:
+        lines += ["", *(f"- {_sentence(note)}" for note in query.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
 def order(queries: Iterable[Query]) -> dict[str, Query]:
@@ -130,7 +222,7 @@ def parse(path: Path) -> Query:
     if name != path.stem or not _NAME.fullmatch(name):
         raise QueryError(f"{path}:1: is named {name}; must be the file's name, {path.stem}")
     fields: dict[str, list[tuple[int, str]]] = {key: [] for key in _KEYS}
-    for number, line in enumerate(lines[1:count], start=2):
+    for number, line in _joined(lines[1:count]):
         key, value = _field(path, number, line)
         if key not in fields:
             raise QueryError(f"{path}:{number}: unknown key {key}; known are {', '.join(_KEYS)}")
@@ -175,6 +267,17 @@ def _check(query: Query) -> None:
         fail(f"parameter {name} is " + ("not declared" if name in used else "never used"))
 
 
+def _joined(lines: list[str]) -> list[tuple[int, str]]:
+    """Return header lines with their numbers, from 2; a line indented under another one goes on with its value."""
+    joined: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, start=2):
+        if joined and line.startswith("--      "):
+            joined[-1] = (joined[-1][0], f"{joined[-1][1]} {line[2:].strip()}")
+        else:
+            joined.append((number, line))
+    return joined
+
+
 def _field(path: Path, number: int, line: str) -> tuple[str, str]:
     key, colon, value = line.removeprefix("--").partition(":")
     if not colon or not value.strip():
@@ -209,3 +312,7 @@ def _column(path: Path, number: int, text: str) -> Column:
 
 def _quoted(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
+
+
+if __name__ == "__main__":
+    print(readme(), end="")

@@ -9,10 +9,15 @@ from typing import Any
 from pipeline import schema
 from pipeline.errors import RunError
 
-SLO_COLUMNS = (("run_id", "VARCHAR"), ("class", "VARCHAR")) + tuple(
-    (name, "DOUBLE") for name in ("ttft_ms", "tpot_ms", "e2e_ms")
+SLO_COLUMNS = (
+    ("run_id", "VARCHAR"),
+    ("class", "VARCHAR"),
+    ("ttft_ms", "DOUBLE"),
+    ("tpot_ms", "DOUBLE"),
+    ("e2e_ms", "DOUBLE"),
 )
 CONFIG_COLUMNS = (("run_id", "VARCHAR"), ("key", "VARCHAR"), ("value", "VARCHAR"))
+COUNT_COLUMNS = (("run_id", "VARCHAR"), ("name", "VARCHAR"), ("counted", "BIGINT"))
 # Column of `runs`, its type, and where in run.json it stands.
 RUN_COLUMNS = (
     ("run_id", "VARCHAR", "run_id"),
@@ -40,8 +45,6 @@ RUN_COLUMNS = (
     ("queue_limit", "INTEGER", "config.load.queue_limit"),
     ("time_zone", "VARCHAR", "config.report.time_zone"),
     ("estimated_step_time", "BOOLEAN", "hardware.step_time.estimate"),
-    ("counted_steps", "BIGINT", "counts.steps"),
-    ("counted_preemptions", "BIGINT", "counts.preemptions"),
 )
 
 
@@ -58,7 +61,7 @@ class Run:
         return self.facts["run_id"]
 
     def files(self, table: str) -> list[Path]:
-        """Return the Parquet files of `requests`, `steps`, `gaps` or `decisions`, in order; RunError if one is missing."""
+        """Return the Parquet files of a stored table, in order; RunError if it must be there and is not."""
         if table == "steps":
             return sorted(self.folder.glob("steps/replica=*/part-*.parquet"))
         path = self.folder / f"{table}.parquet"
@@ -82,6 +85,11 @@ class Run:
     def config_rows(self) -> list[list[str | None]]:
         """Return its rows of `run_config`: every setting as dotted key and text, null where it is none."""
         return [[self.run_id, key, _text(value)] for key, value in sorted(_leaves(self.facts["config"]))]
+
+    def count_rows(self) -> list[list[Any]]:
+        """Return its rows of `run_counts`: what the replay counted, outcomes as `outcomes.finished`."""
+        counts = _leaves(self.facts.get("counts") or {})
+        return [[self.run_id, name, count] for name, count in sorted(counts) if type(count) is int]
 
 
 def read(folder: Path) -> Run:

@@ -21,20 +21,20 @@ def write(runs: Sequence[Path], out: Path) -> list[Path]:
     `out/index.html` and `out/index.md` with their headlines side by side. Files that are there already are replaced.
     Raises RunError for a folder that is no finished run, QueryError where an answer fails.
     """
-    from pipeline.report import blocks, charts, contents, markdown, page
+    from pipeline.report import blocks, contents, drawing, markdown, page
 
-    opened = {run.run_id: run for run in _open(runs)}
+    opened = _open(runs)
     definition = blocks.load()
     reports = []
     files: list[Path] = []
-    for run in opened.values():
+    for run in opened:
         report = contents.collect(run, definition)
         target = out if len(opened) == 1 else out / run.run_id
         files += [
             _put(target / "report.html", page.html(report).encode()),
             _put(target / "report.md", markdown.text(report).encode()),
         ]
-        files += [_put(target / part.image, charts.to_png(figure)) for part, figure in report.figures()]
+        files += [_put(target / part.image, drawing.to_png(figure)) for part, figure in report.figures()]
         reports.append((report, run.run_id))
     if len(reports) > 1:
         files[:0] = [
@@ -45,7 +45,7 @@ def write(runs: Sequence[Path], out: Path) -> list[Path]:
 
 
 def default_folder(runs: Sequence[Path], today: date) -> Path:
-    """Return where reports go that name no folder: `reports/out/YYYY-MM-DD/<run>`, or the day's folder for several runs."""
+    """Return where reports go by default: `reports/out/YYYY-MM-DD/<run>`, the folder of the day for several runs."""
     day = Path("reports", "out", today.isoformat())
     return day / runs[0].resolve().name if len(runs) == 1 else day
 

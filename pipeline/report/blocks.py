@@ -1,10 +1,11 @@
 """The page definition: which questions a report asks, in which order, and how the answers are shown."""
 
+import math
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -14,6 +15,8 @@ from pipeline.report.run import MOST_POINTS, Run
 from pipeline.report.shapes import Figure, Nothing, Table
 from pipeline.report.tables import TABLES
 from pipeline.resources import folder
+
+LEAST_POINTS = 12
 
 
 def _known_chart(name: str | None) -> str | None:
@@ -28,6 +31,13 @@ def _known_table(name: str | None) -> str | None:
     return name
 
 
+def _fit_only(params: dict[str, int | str]) -> dict[str, int | str]:
+    for name, value in params.items():
+        if isinstance(value, str) and not (value == "fit" and name in ("points", "minutes")):
+            raise ValueError(f"{name} = {value!r}: must be a number; points and minutes can also be 'fit'")
+    return params
+
+
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,7 +48,7 @@ class Block(_Strict):
     question: str
     answer: str
     read: str
-    params: dict[str, int | str] = {}
+    params: Annotated[dict[str, int | str], AfterValidator(_fit_only)] = {}
     chart: Annotated[str | None, AfterValidator(_known_chart)] = None
     table: Annotated[str | None, AfterValidator(_known_table)] = None
 
@@ -68,13 +78,29 @@ class Page(_Strict):
     title: str
     section: list[Section]
 
+    @model_validator(mode="after")
+    def _names_once(self) -> "Page":
+        seen: set[str] = set()
+        for section in self.section:
+            for block in section.block:
+                name = block_id(section, block)
+                if name in seen:
+                    raise ValueError(f"{name} is on the page twice")
+                seen.add(name)
+        return self
+
+
+def block_id(section: Section, block: Block) -> str:
+    """Return what a block is called on the page and in file names: `memory-kv-memory`, `memory-kv-memory-table`."""
+    return f"{section.id}-{block.view.replace('_', '-')}" + ("" if block.chart else "-table")
+
 
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A block with what its answer came to."""
 
     block: Block
-    params: dict[str, int | str]
+    params: dict[str, Any]
     content: Figure | Table | Nothing
 
 
@@ -98,10 +124,15 @@ def show(page: Page, run: Run) -> Iterator[tuple[Section, list[Shown]]]:
 
 
 def _answer(block: Block, run: Run) -> Shown:
-    params = dict(block.params)
-    if params.get("minutes") == "fit":
-        duration_s = run.one("headline")["duration_s"] or 0.0
-        params["minutes"] = max(1, -(-int(duration_s) // (60 * MOST_POINTS)))
+    params = {name: _fitting(name, run) if value == "fit" else value for name, value in block.params.items()}
     rows = run.answer(block.answer, **params)
     draw = CHARTS[block.chart] if block.chart else TABLES[block.table or ""]
     return Shown(block, params, draw(run, rows))
+
+
+def _fitting(name: str, run: Run) -> int:
+    """Return a number of points, or of minutes to a point, that a reader can tell apart: none shorter than a second."""
+    duration_s = math.ceil(run.one("headline")["duration_s"] or 0.0)
+    if name == "points":
+        return min(MOST_POINTS, max(LEAST_POINTS, duration_s))
+    return max(1, math.ceil(duration_s / (60 * MOST_POINTS)))

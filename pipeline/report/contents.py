@@ -78,7 +78,7 @@ def collect(run: Run, page: blocks.Page) -> Contents:
     """Ask every question of the page and put the answers in order."""
     chapters = []
     for section, shown in blocks.show(page, run):
-        parts = [Part(_part_id(section.id, s.block), s.block, _call(s), s.content) for s in shown]
+        parts = [Part(blocks.block_id(section, s.block), s.block, _call(s), s.content) for s in shown]
         chapters.append(Chapter(section.id, section.heading, parts))
     return Contents(
         run=run,
@@ -94,10 +94,6 @@ def collect(run: Run, page: blocks.Page) -> Contents:
         warnings=list(run.manifest.get("warnings") or []),
         settings=_settings(run),
     )
-
-
-def _part_id(section: str, block: Block) -> str:
-    return f"{section}-{block.view.replace('_', '-')}"
 
 
 def _call(shown: blocks.Shown) -> str:

@@ -1,4 +1,4 @@
-"""The sentences at the top of every report: what the traffic got, whether the SLO was met, and what stood in the way."""
+"""The sentences at the top of a report: what the traffic got, whether the SLO was met, what stood in the way."""
 
 from pipeline.report import words
 from pipeline.report.run import Row, Run
@@ -17,7 +17,8 @@ def sentence(run: Run) -> str:
     else:
         load = f"At {words.number(row['offered_rps'])} requests/s"
     if row["users_mean"] is not None:
-        load += f", {words.number(row['users_mean'])} users at once on average"
+        users = words.number(row["users_mean"])
+        load += f", {users} user{'' if users == '1' else 's'} at once on average"
     return f"{load}: {'; '.join(_figures(row))}."
 
 
@@ -51,8 +52,9 @@ def verdict(run: Run) -> str:
     unanswered = sum(r["unanswered"] or 0 for r in rows)
     if unanswered:
         reasons.append(f"{words.count(unanswered)} without a full answer")
+    miss = "misses" if missed == 1 else "miss"
     return (
-        f"{words.count(missed)} of {words.plural(requests, 'request')} miss the SLO ({promise(run)}): "
+        f"{words.count(missed)} of {words.plural(requests, 'request')} {miss} the SLO ({promise(run)}): "
         f"{', '.join(reasons)}" + ("; one request can miss several." if len(reasons) > 1 else ".")
     )
 
@@ -72,9 +74,9 @@ def promise(run: Run) -> str:
 def what_binds(run: Run) -> str:
     """Return which resource the requests wait for, or that none stands out.
 
-    The engine says who waits, how full KV memory is and how large batches are. A queue with free memory and free places in
-    the batch is put down to compute: the tokens of a step were spent on others. Nothing is inferred from how busy the
-    engine is, since it is busy whenever one request runs.
+    The engine says who waits, how full KV memory is and how large batches are. A queue with free memory and free
+    places in the batch is put down to compute: the tokens of a step were spent on others. Nothing is inferred from how
+    busy the engine is, since it is busy whenever one request runs.
     """
     row, memory = run.one("headline"), run.one("kv_memory")
     steps, queue = run.one("step_summary"), run.one("waiting_queue")
@@ -95,10 +97,11 @@ def what_binds(run: Run) -> str:
         return f"The batch limit binds: up to {words.count(places)} requests run at once (max_num_seqs); {wait}."
     if waiting >= OFTEN:
         return (
-            f"Compute binds: {wait} although KV memory (peak {words.share(memory['peak_share'], 0)}) and places in the batch "
-            f"are free; the tokens of each step go to other requests."
+            f"Compute binds: {wait} although KV memory (peak {words.share(memory['peak_share'], 0)}) and places in the "
+            f"batch are free; the tokens of each step go to other requests."
         )
-    if run.limit_ms("tpot") is not None and (row["tpot_p95_ms"] or 0.0) > run.limit_ms("tpot"):
+    limit_ms = run.limit_ms("tpot")
+    if limit_ms is not None and (row["tpot_p95_ms"] or 0.0) > limit_ms:
         return (
             f"Compute binds: hardly anyone waits, but steps are long (p95 {words.milliseconds(steps['step_p95_ms'])})."
         )
@@ -138,6 +141,6 @@ def setting(run: Run) -> str:
     size = hardware.get("tensor_parallel_size") or 1
     gpus = f"{size} x {hardware['gpu_name']}" if size > 1 else hardware["gpu_name"]
     return (
-        f"{hardware['model']} on {gpus}, {engine['policy']} policy, {words.count(hardware['num_gpu_blocks'])} KV blocks of "
-        f"{engine['block_size']} tokens"
+        f"{hardware['model']} on {gpus}, {engine['policy']} policy, {words.count(hardware['num_gpu_blocks'])} KV "
+        f"blocks of {engine['block_size']} tokens"
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from pipeline.report import page
 from pipeline.report.contents import Contents, Part
+from pipeline.report.run import Run
 from pipeline.report.shapes import Figure, Heading, Nothing, Table
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~&])")
@@ -23,15 +24,15 @@ def text(contents: Contents) -> str:
     for chapter in contents.chapters:
         lines.append(f"## {escape(chapter.heading)}")
         for part in chapter.parts:
-            lines += _part(part)
-    lines.append("## What the model leaves out")
-    lines.append(_bullets(contents.unmodelled) or "The run names nothing.")
-    lines.append("## Warnings")
-    lines.append(_bullets(contents.warnings) or "None.")
+            lines += _part(part, run)
     lines.append("## Settings and sources")
     for heading, rows in contents.settings:
         lines.append(f"### {escape(heading)}")
         lines.append(_table((Heading("setting", False), Heading("value", False)), [list(row) for row in rows]))
+    lines.append("## What the model leaves out")
+    lines.append(_bullets(contents.unmodelled) or "The run names nothing.")
+    lines.append("## Warnings")
+    lines.append(_bullets(contents.warnings) or "None.")
     lines.append(
         escape(run.manifest["engine_version"])
         + f", run `{run.run_id}`, config `{run.digest}`, trace `{run.manifest['trace']['digest']}`"
@@ -59,7 +60,7 @@ def escape(value: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(value.split()))
 
 
-def _part(part: Part) -> list[str]:
+def _part(part: Part, run: Run) -> list[str]:
     lines = [f"### {escape(part.block.question)}"]
     match part.content:
         case Nothing(reason):
@@ -70,7 +71,7 @@ def _part(part: Part) -> list[str]:
         case Table(headings, rows, note):
             lines.append(_table(headings, rows))
             lines.append(escape(f"{part.block.read} {note}".strip()))
-    lines.append(f"Query `{part.query}`")
+    lines.append(f"Query `{part.query}`, run `{run.run_id}`, config `{run.short_digest}`")
     return lines
 
 

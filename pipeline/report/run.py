@@ -1,7 +1,8 @@
 """One run as the report sees it: what run.json says, and the answers of the queries about it."""
 
 import json
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ class Run:
         return self.manifest["config_digest"]
 
     @property
+    def short_digest(self) -> str:
+        """First digits of that digest, enough to tell settings apart under a figure."""
+        return self.digest[:16]
+
+    @property
     def config(self) -> dict[str, Any]:
         """Resolved configuration by section."""
         return self.manifest["config"]
@@ -55,8 +61,25 @@ class Run:
         return self._known[key]
 
     def one(self, name: str) -> Row:
-        """Return the only row of an answer; RunError if there is none."""
+        """Return the only row of an answer, a row of unknowns if it has none; RunError if there are several."""
         rows = self.answer(name)
-        if len(rows) != 1:
+        if len(rows) > 1:
             raise RunError(f"{self.folder}: the answer {name} has {len(rows)} rows, expected 1")
-        return rows[0]
+        return rows[0] if rows else defaultdict(lambda: None)
+
+
+def open_runs(folders: Sequence[Path]) -> list[Run]:
+    """Open run folders, each once; RunError for one that is missing, unfinished or of another version."""
+    from pipeline.query import runs, session
+
+    found = {known.run_id: known for known in (runs.read(folder) for folder in folders)}
+
+    def opened(known: runs.Run) -> Run:
+        connection = session.open([known.folder])
+        return Run(
+            known.folder,
+            dict(known.facts),
+            lambda name, params: session.answer(connection, name, **params).fill_nan(None).to_dicts(),
+        )
+
+    return [opened(known) for known in found.values()]

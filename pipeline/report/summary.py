@@ -17,15 +17,10 @@ MOST_WARNINGS = 3
 _NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queue": "queue time"}
 
 
-def lines(run: Run) -> list[str]:
-    """Return the summary as plain lines."""
-    return [text for text, _ in _styled(run)]
-
-
 def show(run: Run, console: Console) -> None:
     """Print the summary: with emphasis on a terminal, as plain lines elsewhere."""
     for text, style in _styled(run):
-        console.print(Text(text, style=style), soft_wrap=True)
+        console.print(Text(_printable(text), style=style), soft_wrap=True)
 
 
 def plain(run: Run) -> str:
@@ -33,6 +28,11 @@ def plain(run: Run) -> str:
     out = io.StringIO()
     show(run, Console(file=out, width=WIDTH, color_system=None, force_terminal=False))
     return out.getvalue()
+
+
+def _printable(text: str) -> str:
+    """Return the text without the control characters that a file name or a filter may hold."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 def _styled(run: Run) -> Iterator[tuple[str, str]]:

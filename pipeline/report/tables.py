@@ -7,13 +7,13 @@ from pipeline.report import words
 from pipeline.report.run import Row, Run
 from pipeline.report.shapes import NAMES, Heading, Nothing, Table
 
-MOST_ROWS = 40  # of a table by tenant, class or model; the rest is counted in a note
+MOST_ROWS = 40  # of a table; the rest is counted in a note
 
 METRICS = ("ttft", "tpot", "itl", "itl_request_mean", "e2e", "queue")
 
 MEANING = {
     "ttft": "arrival to first token",
-    "tpot": "(E2E - TTFT) / (tokens - 1), per request",
+    "tpot": "(E2E - TTFT) / (tokens - 1)",
     "itl": "gap between tokens, all gaps pooled",
     "itl_request_mean": "mean gap of a request",
     "e2e": "arrival to last token",
@@ -26,14 +26,19 @@ def latency(run: Run, rows: list[Row]) -> Table | Nothing:
     known = {r["metric"]: r for r in rows if r["samples"]}
     if not known:
         return Nothing("No request got an answer, so there are no latencies.")
-    columns = ("mean_ms", "p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")
+    columns = ("p50", "p90", "p95", "p99", "max", "mean")
     body = [
-        [NAMES[m], MEANING[m], words.count(known[m]["samples"]), *(words.milliseconds(known[m][c]) for c in columns)]
+        [
+            NAMES[m],
+            *(words.milliseconds(known[m][f"{c}_ms"]) for c in columns),
+            words.count(known[m]["samples"]),
+            MEANING[m],
+        ]
         for m in METRICS
         if m in known
     ]
-    heads = (Heading("metric", False), Heading("meaning", False), Heading("samples"))
-    return Table(heads + tuple(Heading(c.removesuffix("_ms")) for c in columns), body)
+    heads = (Heading("metric", False), *map(Heading, columns), Heading("samples"), Heading("meaning", False))
+    return Table(heads, body)
 
 
 def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:
@@ -42,22 +47,17 @@ def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:
     def build(run: Run, rows: list[Row]) -> Table | Nothing:
         if not rows or all(r[column] is None for r in rows):
             return Nothing(f"The trace names no {column}.")
-        ordered = sorted(rows, key=lambda r: (-r["requests"], r[column] or ""))
-        heads = (
-            Heading(column, False), Heading("requests"), Heading("answered in full"), Heading("share of tokens"),
-            Heading("cache hits"), Heading("TTFT p95"), Heading("TPOT p95"), Heading("E2E p95"), Heading("within SLO"),
-        )  # fmt: skip
-        body = [
-            [
-                r[column] if r[column] is not None else "(none)", words.count(r["requests"]), words.count(r["completed"]),
-                words.share(r["token_share"]), words.share(r["hit_share"]), words.milliseconds(r["ttft_p95_ms"]),
-                words.milliseconds(r["tpot_p95_ms"]), words.milliseconds(r["e2e_p95_ms"]), words.share(r["slo_share"]),
-            ]
-            for r in ordered[:MOST_ROWS]
-        ]  # fmt: skip
-        more = len(ordered) - MOST_ROWS
-        return Table(
-            heads, body, f"{words.count(more)} more with fewer requests are left out here." if more > 0 else ""
+        return _table(
+            sorted(rows, key=lambda r: (-r["requests"], r[column] or "")),
+            (column, column, _label),
+            ("requests", "requests", words.count),
+            ("answered in full", "completed", words.count),
+            ("share of tokens", "token_share", words.share),
+            ("cache hits", "hit_share", words.share),
+            ("TTFT p95", "ttft_p95_ms", words.milliseconds),
+            ("TPOT p95", "tpot_p95_ms", words.milliseconds),
+            ("E2E p95", "e2e_p95_ms", words.milliseconds),
+            ("within SLO", "slo_share", words.share),
         )
 
     return build
@@ -67,60 +67,69 @@ def slo(run: Run, rows: list[Row]) -> Table | Nothing:
     """Return limits, requests within them and what was missed, by class."""
     if not rows:
         return Nothing("No request was replayed, so there is nothing to hold against the SLO.")
-    heads = (
-        Heading("class", False), Heading("TTFT limit"), Heading("TPOT limit"), Heading("E2E limit"), Heading("requests"),
-        Heading("within SLO"), Heading("TTFT missed"), Heading("TPOT missed"), Heading("E2E missed"),
-        Heading("no full answer"), Heading("goodput, requests/s"),
-    )  # fmt: skip
-    body = [
-        [
-            r["class"] if r["class"] is not None else "(none)",
-            *(words.milliseconds(r[f"{m}_slo_ms"]) for m in ("ttft", "tpot", "e2e")),
-            words.count(r["requests"]), words.share(r["slo_share"]),
-            *(words.count(r[f"{m}_missed"]) for m in ("ttft", "tpot", "e2e")),
-            words.count(r["unanswered"]), words.number(r["goodput_rps"]),
-        ]
-        for r in rows[:MOST_ROWS]
-    ]  # fmt: skip
-    more = len(rows) - MOST_ROWS
-    return Table(heads, body, f"{words.count(more)} more classes are left out here." if more > 0 else "")
+    return _table(
+        sorted(rows, key=lambda r: (-r["requests"], r["class"] or "")),
+        ("class", "class", _label),
+        ("TTFT limit", "ttft_slo_ms", words.milliseconds),
+        ("TPOT limit", "tpot_slo_ms", words.milliseconds),
+        ("E2E limit", "e2e_slo_ms", words.milliseconds),
+        ("requests", "requests", words.count),
+        ("within SLO", "slo_share", words.share),
+        ("TTFT missed", "ttft_missed", words.count),
+        ("TPOT missed", "tpot_missed", words.count),
+        ("E2E missed", "e2e_missed", words.count),
+        ("no full answer", "unanswered", words.count),
+        ("goodput, requests/s", "goodput_rps", words.number),
+    )
 
 
 def status(run: Run, rows: list[Row]) -> Table | Nothing:
     """Return requests by status in the log and outcome of the replay."""
     if not rows:
         return Nothing("The trace holds no request.")
-    heads = (
-        Heading("status in the log", False), Heading("outcome", False), Heading("requests"), Heading("share"),
-        Heading("prompt tokens"), Heading("tokens generated"),
-    )  # fmt: skip
-    body = [
-        [
-            r["log_status"], r["outcome"].replace("_", " "), words.count(r["requests"]), words.share(r["request_share"]),
-            words.count(r["input_tokens"]), words.count(r["output_tokens"]),
-        ]
-        for r in rows
-    ]  # fmt: skip
-    return Table(heads, body)
+    return _table(
+        rows,
+        ("status in the log", "log_status", _label),
+        ("outcome", "outcome", _outcome),
+        ("requests", "requests", words.count),
+        ("share", "request_share", words.share),
+        ("prompt tokens", "input_tokens", words.count),
+        ("tokens generated", "output_tokens", words.count),
+    )
 
 
 def unfinished(run: Run, rows: list[Row]) -> Table | Nothing:
     """Return the first requests that got no full answer."""
     if not rows:
-        return Nothing("Every replayed request got its full answer.")
-    heads = (
-        Heading("request", False), Heading("tenant", False), Heading("class", False), Heading("outcome", False),
-        Heading("arrival"), Heading("stay"), Heading("prompt tokens"), Heading("tokens generated"), Heading("preemptions"),
-    )  # fmt: skip
-    body = [
-        [
-            r["request_id"], _or_dash(r["tenant"]), _or_dash(r["class"]), r["outcome"].replace("_", " "),
-            words.seconds(r["arrival_s"]), words.seconds(r["stay_s"]), words.count(r["input_tokens"]),
-            words.count(r["output_tokens"]), words.count(r["preemptions"]),
-        ]
-        for r in rows
-    ]  # fmt: skip
-    return Table(heads, body)
+        return Nothing("No replayed request was left without its full answer.")
+    return _table(
+        rows,
+        ("request", "request_id", _label),
+        ("tenant", "tenant", _label),
+        ("class", "class", _label),
+        ("outcome", "outcome", _outcome),
+        ("arrival", "arrival_s", words.seconds),
+        ("stay", "stay_s", words.seconds),
+        ("prompt tokens", "input_tokens", words.count),
+        ("tokens generated", "output_tokens", words.count),
+        ("preemptions", "preemptions", words.count),
+    )
+
+
+def _table(rows: list[Row], *columns: tuple[str, str, Callable[[Any], str]]) -> Table:
+    """Return the rows as text: heading of each column, its name in the answer, and how it is written."""
+    headings = tuple(Heading(text, write not in (_label, _outcome)) for text, _, write in columns)
+    cells = [[write(row[name]) for _, name, write in columns] for row in rows[:MOST_ROWS]]
+    more = len(rows) - MOST_ROWS
+    return Table(headings, cells, f"{words.count(more)} more rows are left out here." if more > 0 else "")
+
+
+def _label(value: str | None) -> str:
+    return "(none)" if value is None else value
+
+
+def _outcome(value: str) -> str:
+    return value.replace("_", " ")
 
 
 def listing(*lines: tuple[str, str, Callable[[Any], str]]) -> Callable[[Run, list[Row]], Table | Nothing]:
@@ -128,15 +137,11 @@ def listing(*lines: tuple[str, str, Callable[[Any], str]]) -> Callable[[Run, lis
 
     def build(run: Run, rows: list[Row]) -> Table | Nothing:
         if not rows:
-            return Nothing("There is nothing to show: no request was replayed.")
+            return Nothing("There is nothing to show: no request ran.")
         body = [[text, write(rows[0][column])] for column, text, write in lines]
         return Table((Heading("figure", False), Heading("value")), body)
 
     return build
-
-
-def _or_dash(value: str | None) -> str:
-    return words.UNKNOWN if value is None else value
 
 
 def _rate(noun: str) -> Callable[[float | None], str]:

@@ -6,8 +6,8 @@ has no stylesheet, so `for_image` writes the light values in.
 
 from typing import Any
 
-SERIES = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)", "var(--series-5)")
-DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [12, 4])
+SERIES = ("var(--series-1)", "var(--series-2)", "var(--series-3)", "var(--series-4)")
+DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3])
 TEXT = "var(--chart-text)"
 GRID = "var(--chart-grid)"
 LIMIT = "var(--limit)"
@@ -22,7 +22,6 @@ LIGHT = {
     "--series-2": "#d55e00",
     "--series-3": "#009e73",
     "--series-4": "#b0578d",
-    "--series-5": "#56b4e9",
 }
 DARK = {
     "--paper": "#15181c",
@@ -33,7 +32,6 @@ DARK = {
     "--series-2": "#e69f00",
     "--series-3": "#1fc798",
     "--series-4": "#cc79a7",
-    "--series-5": "#f0e442",
 }
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -54,7 +52,7 @@ CONFIG: dict[str, Any] = {
         "labelFontWeight": "normal",
     },
     "axisY": {"domain": False, "ticks": False, "labelPadding": 6, "tickCount": 5},
-    "axisX": {"grid": False, "labelOverlap": "greedy", "labelFlush": True},
+    "axisX": {"grid": False, "labelOverlap": "greedy", "labelSeparation": 8, "labelFlush": True},
     "legend": {
         "labelColor": TEXT,
         "titleColor": TEXT,
@@ -63,6 +61,7 @@ CONFIG: dict[str, Any] = {
         "orient": "top",
         "direction": "horizontal",
         "columns": 2,
+        "symbolType": "stroke",
         "symbolSize": 300,
         "symbolStrokeWidth": 2.5,
         "labelLimit": 280,

@@ -15,8 +15,8 @@ WITH width AS (
 )
 SELECT
     run_id,
-    scheduled // width * width AS from_requests,
-    scheduled // width * width + width AS to_requests,
+    (scheduled // width * width)::BIGINT AS from_requests,
+    (scheduled // width * width + width)::BIGINT AS to_requests,
     COUNT(*) AS steps,
     COUNT(*) / SUM(COUNT(*)) OVER in_run AS step_share,
     SUM(duration_ns) / NULLIF(SUM(SUM(duration_ns)) OVER in_run, 0) AS time_share

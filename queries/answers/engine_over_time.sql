@@ -21,13 +21,21 @@
 -- column: kv_mean_share        DOUBLE    KV blocks in use, time-weighted mean share
 -- column: kv_min_share         DOUBLE    lowest share
 -- column: kv_max_share         DOUBLE    highest share
--- column: cached_mean_share    DOUBLE    blocks holding cached prefixes, time-weighted mean share of the time with steps
+-- column: cached_mean_share    DOUBLE    blocks holding cached prefixes, time-weighted mean share of the time with
+--             steps
 -- column: prefill_tokens_per_s DOUBLE    prefill tokens computed per second
 -- column: output_tokens_per_s  DOUBLE    tokens generated per second
 -- column: hit_tokens_per_s     DOUBLE    tokens found in the prefix cache per second
 -- column: preempted_per_s      DOUBLE    preemptions per second
+-- note:   time between steps counts as empty in the means and not at all in least and most, which are 0 in a bucket
+--         without steps.
+-- note:   rates are per second of the whole bucket; tokens count when their step ends.
 WITH span AS (
-    SELECT step_load.*, width_ns, start_ns // width_ns AS first_bucket, GREATEST(end_ns - 1, start_ns) // width_ns AS last_bucket
+    SELECT
+        step_load.*,
+        width_ns,
+        start_ns // width_ns AS first_bucket,
+        GREATEST(end_ns - 1, start_ns) // width_ns AS last_bucket
     FROM step_load
     JOIN (SELECT DISTINCT run_id, width_ns FROM run_buckets($run, $points)) USING (run_id)
 ),
@@ -44,7 +52,7 @@ level AS (
         run_id,
         replica,
         bucket,
-        COUNT_IF(bucket = last_bucket)::BIGINT AS steps,
+        COUNT(*) FILTER (WHERE bucket = last_bucket) AS steps,
         SUM(part_ns) AS busy_ns,
         AVG(duration_ns) FILTER (WHERE bucket = last_bucket) / 1e6 AS step_mean_ms,
         SUM(running * part_ns) AS running_ns,

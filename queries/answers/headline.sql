@@ -1,7 +1,7 @@
 -- headline: how did the run go, in one row?
 -- kind:   answer
 -- grain:  one row per run
--- needs:  itl_quantiles, kv_memory, request_latency, requests, step_summary, throughput, time_mean, user_level
+-- needs:  itl_quantiles, kv_memory, request_latency, requests, runs, step_summary, throughput, time_mean, user_level
 -- params: run VARCHAR = NULL
 -- column: run_id              VARCHAR run
 -- column: requests            BIGINT  requests replayed, refused ones included
@@ -28,10 +28,15 @@
 -- column: busy_share          DOUBLE  share of duration_s in which a step ran
 -- column: hit_share           DOUBLE  share of prompt tokens found in the prefix cache
 -- column: preemptions         BIGINT  preemptions
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
+-- note:   duration_s ends with the last event, so a queue that drains after the last arrival lowers the rates;
+--         offered_rps does not depend on it.
+-- note:   latencies as in answer latency, memory as in kv_memory.
 WITH asked AS (
-    SELECT run_id, COUNT_IF(outcome = 'not_replayed')::BIGINT AS not_replayed
+    SELECT run_id, COUNT(*) FILTER (WHERE outcome = 'not_replayed') AS not_replayed
     FROM requests
-    WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id
 ),
 waits AS (
@@ -56,7 +61,7 @@ users AS (
 SELECT
     run_id,
     COALESCE(requests, 0) AS requests,
-    not_replayed,
+    COALESCE(not_replayed, 0) AS not_replayed,
     duration_s,
     offered_rps,
     completed_rps,
@@ -78,12 +83,14 @@ SELECT
     peak_share AS kv_peak_share,
     busy_share,
     hit_share,
-    preemptions
-FROM asked
+    COALESCE(preemptions, 0) AS preemptions
+FROM runs
+LEFT JOIN asked USING (run_id)
 LEFT JOIN throughput($run) USING (run_id)
 LEFT JOIN waits USING (run_id)
 LEFT JOIN users USING (run_id)
 LEFT JOIN itl_quantiles('all', $run, [0.95], 1) AS itl USING (run_id)
 LEFT JOIN kv_memory($run) USING (run_id)
 LEFT JOIN step_summary($run) USING (run_id)
+WHERE $run IS NULL OR run_id = $run
 ORDER BY run_id;

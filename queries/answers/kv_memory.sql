@@ -12,6 +12,9 @@
 -- column: cached_mean_share DOUBLE  blocks holding cached prefixes, in use or idle, time-weighted mean share
 -- column: cached_peak_share DOUBLE  the same, highest share
 -- column: evicted_blocks    BIGINT  cached blocks given away to new content
+-- note:   in use is 1 - free_blocks / (num_gpu_blocks - 1): blocks that a request holds; idle cached blocks count as
+--         free.
+-- note:   a step's blocks count while it runs, idle time counts as empty, several replicas are pooled.
 WITH used AS (
     SELECT
         run_id,

@@ -13,7 +13,11 @@
 -- column: p95_ms  DOUBLE  95th percentile, milliseconds
 -- column: p99_ms  DOUBLE  99th percentile, milliseconds
 -- column: max_ms  DOUBLE  largest, milliseconds
--- note:   percentiles interpolate linearly (quantile_cont), definitions as in `vllm bench serve`; request_latency has them.
+-- note:   definitions as in `vllm bench serve`: ttft and e2e from arrival, frontend time included; tpot = (e2e -
+--         ttft) / (output tokens - 1) per request, undefined for one token; itl = every gap between consecutive
+--         tokens, pooled over requests.
+-- note:   itl_request_mean is one mean of token gaps per request; queue is the wait for the first step; percentiles
+--         interpolate linearly (quantile_cont).
 SELECT
     run_id,
     label AS class,

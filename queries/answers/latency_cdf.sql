@@ -7,6 +7,11 @@
 -- column: metric   VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
 -- column: share    DOUBLE  share of values at or below value_ms, 0 to 1
 -- column: value_ms DOUBLE  quantile, milliseconds
+-- note:   definitions as in `vllm bench serve`: ttft and e2e from arrival, frontend time included; tpot = (e2e -
+--         ttft) / (output tokens - 1) per request, undefined for one token; itl = every gap between consecutive
+--         tokens, pooled over requests.
+-- note:   itl_request_mean is one mean of token gaps per request; queue is the wait for the first step; percentiles
+--         interpolate linearly (quantile_cont).
 WITH spread AS (
     SELECT run_id, metric, QUANTILE_CONT(value_ms, quantile_grid()) AS quantiles_ms
     FROM latency_values('all', $run, 1)

@@ -19,6 +19,10 @@
 -- column: hit_share           DOUBLE    share of prompt tokens found in the prefix cache, by first admission
 -- column: slo_share           DOUBLE    share of requests within the SLO, by arrival
 -- column: ttft_p95_ms         DOUBLE    95th percentile of ttft by arrival, milliseconds
+-- note:   rates are per second of the whole bucket, also in the first and the last one, which the run may fill in part.
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
 WITH width AS (
     SELECT DISTINCT run_id, width_ns FROM run_buckets($run, $points)
 ),
@@ -27,9 +31,9 @@ arrived AS (
         run_id,
         arrival_ns // width_ns AS bucket,
         COUNT(*) AS arrivals,
-        COUNT_IF(NOT completed) AS unanswered,
+        COUNT(*) FILTER (WHERE NOT completed) AS unanswered,
         SUM(input_tokens) AS input_tokens,
-        COUNT_IF(within_slo) / COUNT(*) AS slo_share,
+        COUNT(*) FILTER (WHERE within_slo) / COUNT(*) AS slo_share,
         QUANTILE_CONT(ttft_ms, 0.95) AS ttft_p95_ms
     FROM request_latency
     JOIN width USING (run_id)
@@ -59,7 +63,13 @@ sampled AS (
     GROUP BY ALL
 ),
 stretch AS (
-    SELECT run_id, start_ns, end_ns, users, width_ns, UNNEST(RANGE(start_ns // width_ns, (end_ns - 1) // width_ns + 1)) AS bucket
+    SELECT
+        run_id,
+        start_ns,
+        end_ns,
+        users,
+        width_ns,
+        UNNEST(RANGE(start_ns // width_ns, (end_ns - 1) // width_ns + 1)) AS bucket
     FROM user_level
     JOIN width USING (run_id)
 ),

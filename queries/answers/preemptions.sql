@@ -11,6 +11,8 @@
 -- column: recomputed_tokens  BIGINT  of these computed before for the same request
 -- column: recomputed_share   DOUBLE  recomputed_tokens / computed_tokens
 -- column: resumed_hit_tokens BIGINT  tokens of preempted requests that the cache still held at resumption
+-- note:   recomputed_tokens is computed - (prompt - cached + output - 1), summed over preempted requests that got a
+--         token.
 WITH work AS (
     SELECT
         *,
@@ -25,8 +27,8 @@ WITH work AS (
 SELECT
     run_id,
     COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions,
-    COUNT_IF(preemptions > 0)::BIGINT AS requests_preempted,
-    COUNT_IF(preemptions > 0) / COUNT(*) AS preempted_share,
+    COUNT(*) FILTER (WHERE preemptions > 0) AS requests_preempted,
+    COUNT(*) FILTER (WHERE preemptions > 0) / COUNT(*) AS preempted_share,
     COALESCE(SUM(computed_tokens), 0)::BIGINT AS computed_tokens,
     COALESCE(SUM(recomputed_tokens), 0)::BIGINT AS recomputed_tokens,
     SUM(recomputed_tokens) / NULLIF(SUM(computed_tokens), 0) AS recomputed_share,

@@ -11,7 +11,8 @@
 -- column: estimated_us_per_token DOUBLE  estimate: step time that one more prefill token costs, microseconds
 -- column: estimated_saved_s      DOUBLE  estimate: step time that the hits saved, seconds
 -- column: estimated_saved_share  DOUBLE  estimate: that time as share of step time without a cache
--- note:   the estimates are the slope of step time over prefill tokens (least squares, steps with prefill) times hit tokens; attention over the cached context and queueing are left out.
+-- note:   the estimates are the slope of step time over prefill tokens (least squares, steps with prefill) times hit
+--         tokens; attention over the cached context and queueing are left out.
 WITH hits AS (
     SELECT
         run_id,
@@ -31,7 +32,10 @@ cost AS (
     GROUP BY run_id
 ),
 saved AS (
-    SELECT *, CASE WHEN ns_per_token > 0 THEN ns_per_token END AS slope, hit_tokens * slope AS saved_ns
+    SELECT
+        *,
+        CASE WHEN ISFINITE(ns_per_token) AND ns_per_token > 0 THEN ns_per_token END AS slope,
+        hit_tokens * slope AS saved_ns
     FROM hits
     JOIN cost USING (run_id)
 )

@@ -10,6 +10,7 @@
 -- column: request_share DOUBLE  share of all trace rows of the run
 -- column: input_tokens  BIGINT  prompt tokens; null where none is known
 -- column: output_tokens BIGINT  tokens generated in the replay; null where none was replayed
+-- note:   log_status is what the log says, outcome what the replay did.
 SELECT
     run_id,
     log_status,

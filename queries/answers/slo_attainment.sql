@@ -16,6 +16,10 @@
 -- column: e2e_missed  BIGINT  requests over the limit of e2e
 -- column: unanswered  BIGINT  requests refused, given up or never finished
 -- column: goodput_rps DOUBLE  within_slo per second of the run
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
+-- note:   a request can miss several limits.
 SELECT
     run_id,
     class,
@@ -23,13 +27,13 @@ SELECT
     tpot_slo_ms,
     e2e_slo_ms,
     COUNT(*) AS requests,
-    COUNT_IF(within_slo)::BIGINT AS within_slo,
-    COUNT_IF(within_slo) / COUNT(*) AS slo_share,
-    COUNT_IF(ttft_ms > ttft_slo_ms)::BIGINT AS ttft_missed,
-    COUNT_IF(tpot_ms > tpot_slo_ms)::BIGINT AS tpot_missed,
-    COUNT_IF(e2e_ms > e2e_slo_ms)::BIGINT AS e2e_missed,
-    COUNT_IF(NOT completed)::BIGINT AS unanswered,
-    COUNT_IF(within_slo) / ANY_VALUE(duration_s) AS goodput_rps
+    COUNT(*) FILTER (WHERE within_slo) AS within_slo,
+    COUNT(*) FILTER (WHERE within_slo) / COUNT(*) AS slo_share,
+    COUNT(*) FILTER (WHERE ttft_ms > ttft_slo_ms) AS ttft_missed,
+    COUNT(*) FILTER (WHERE tpot_ms > tpot_slo_ms) AS tpot_missed,
+    COUNT(*) FILTER (WHERE e2e_ms > e2e_slo_ms) AS e2e_missed,
+    COUNT(*) FILTER (WHERE NOT completed) AS unanswered,
+    COUNT(*) FILTER (WHERE within_slo) / ANY_VALUE(duration_s) AS goodput_rps
 FROM request_latency
 JOIN run_span USING (run_id)
 WHERE $run IS NULL OR run_id = $run

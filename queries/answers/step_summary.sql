@@ -17,6 +17,7 @@
 -- column: batch_max          BIGINT  most requests in one step
 -- column: tokens_mean        DOUBLE  tokens per step, mean over steps
 -- column: prefill_step_share DOUBLE  share of steps with prefill tokens
+-- note:   batch is the number of requests that got tokens in a step.
 WITH step AS (
     SELECT
         run_id,
@@ -27,7 +28,7 @@ WITH step AS (
         MAX(duration_ns) / 1e6 AS step_max_ms,
         AVG(scheduled) AS batch_mean,
         AVG(prefill_tokens + decode_tokens) AS tokens_mean,
-        COUNT_IF(prefill_tokens > 0) / COUNT(*) AS prefill_step_share
+        COUNT(*) FILTER (WHERE prefill_tokens > 0) / COUNT(*) AS prefill_step_share
     FROM step_load
     WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id

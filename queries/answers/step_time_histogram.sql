@@ -20,7 +20,13 @@ WITH edges AS (
     )
 ),
 binned AS (
-    SELECT run_id, low, width, FLOOR((LN(duration_ns) - low) / width) AS bin, COUNT(*) AS steps, SUM(duration_ns) AS time_ns
+    SELECT
+        run_id,
+        low,
+        width,
+        FLOOR((LN(duration_ns) - low) / width) AS bin,
+        COUNT(*) AS steps,
+        SUM(duration_ns) AS time_ns
     FROM steps
     JOIN edges USING (run_id)
     WHERE duration_ns > 0

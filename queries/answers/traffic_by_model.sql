@@ -18,6 +18,9 @@
 -- column: e2e_p95_ms    DOUBLE  95th percentile of e2e, milliseconds
 -- column: slo_share     DOUBLE  share of requests within the SLO
 -- column: preemptions   BIGINT  preemptions of its requests
+-- note:   a request within the SLO was answered in full and kept every limit of its class; one that was refused,
+--         given up or never finished misses it.
+-- note:   rows of the trace that were not replayed count nowhere.
 SELECT
     run_id,
     label AS model,

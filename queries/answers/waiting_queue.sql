@@ -11,7 +11,8 @@
 -- column: wait_p50_ms   DOUBLE  median queue time of requests, milliseconds
 -- column: wait_p95_ms   DOUBLE  95th percentile of queue time, milliseconds
 -- column: wait_max_ms   DOUBLE  longest queue time, milliseconds
--- note:   the queue is known at each decision; in idle time it is empty.
+-- note:   the queue is known at each decision and taken to hold while its step runs; in idle time it is empty; levels
+--         are per replica, pooled.
 WITH waiting AS (
     SELECT
         run_id,

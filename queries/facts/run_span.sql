@@ -2,15 +2,15 @@
 -- kind:   fact
 -- grain:  one row per run that replayed a request
 -- needs:  requests, runs, steps
--- column: run_id        VARCHAR     run
--- column: first_ns      BIGINT      first arrival
--- column: last_ns       BIGINT      last arrival
--- column: end_ns        BIGINT      last arrival, end of the last step or last leaving, whichever is latest
--- column: duration_s    DOUBLE      first_ns to end_ns, seconds; null if they are the same
--- column: replicas      BIGINT      replicas that ran a step
--- column: origin_time   TIMESTAMPTZ clock time of nanosecond 0; null for relative clocks
--- column: rate_scale    DOUBLE      arrival offsets were divided by this
--- column: time_zone     VARCHAR     time zone of clock times in answers
+-- column: run_id      VARCHAR     run
+-- column: first_ns    BIGINT      first arrival
+-- column: last_ns     BIGINT      last arrival
+-- column: end_ns      BIGINT      last arrival, end of the last step or last leaving, whichever is latest
+-- column: duration_s  DOUBLE      first_ns to end_ns, seconds; null if they are the same
+-- column: replicas    BIGINT      replicas that ran a step
+-- column: origin_time TIMESTAMPTZ clock time of nanosecond 0; null for relative clocks
+-- column: rate_scale  DOUBLE      arrival offsets were divided by this
+-- column: time_zone   VARCHAR     time zone of clock times in answers
 -- note:   clock times go on from origin_time at the pace of the replay, whatever rate_scale is.
 WITH arrivals AS (
     SELECT

@@ -7,7 +7,8 @@
 -- column: step    BIGINT   step
 -- column: end_ns  BIGINT   when it ended
 -- column: gap_ns  BIGINT   from the end of the step before to its end
--- note:   steps are stored in order and DuckDB keeps that order under OVER (), so nothing is sorted; check step_gaps_complete.
+-- note:   steps are stored in order and DuckDB keeps that order under OVER (), so nothing is sorted; check
+--         steps_follow_each_other.
 -- note:   a request that samples a token in both steps sees this gap between the two tokens.
 SELECT
     run_id,

@@ -21,7 +21,8 @@
 -- column: usable_blocks  INTEGER  KV blocks there are, without the null block
 -- column: kv_share       DOUBLE   used_blocks / usable_blocks
 -- column: cached_share   DOUBLE   blocks that hold a cached prefix, in use or idle, as share of usable_blocks
--- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing runs or waits.
+-- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing
+--         runs or waits.
 SELECT
     run_id,
     replica,
@@ -40,7 +41,7 @@ SELECT
     evicted_blocks,
     num_gpu_blocks - 1 - free_blocks AS used_blocks,
     num_gpu_blocks - 1 AS usable_blocks,
-    1 - free_blocks / (num_gpu_blocks - 1) AS kv_share,
-    cached_blocks / (num_gpu_blocks - 1) AS cached_share
+    used_blocks / usable_blocks AS kv_share,
+    cached_blocks / usable_blocks AS cached_share
 FROM steps
 JOIN runs USING (run_id);

@@ -11,7 +11,10 @@ WITH changes AS (
     SELECT run_id, arrival_ns AS at_ns, 1 AS change
     FROM request_latency
     UNION ALL
-    SELECT run_id, COALESCE(finish_ns, CASE WHEN outcome IN ('rejected', 'queue_full') THEN arrival_ns ELSE end_ns END), -1
+    SELECT
+        run_id,
+        COALESCE(finish_ns, CASE WHEN outcome IN ('rejected', 'queue_full') THEN arrival_ns ELSE end_ns END),
+        -1
     FROM request_latency
     JOIN run_span USING (run_id)
 ),

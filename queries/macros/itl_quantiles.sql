@@ -11,9 +11,17 @@
 -- column: max_ms       DOUBLE   largest, milliseconds
 -- column: quantiles_ms DOUBLE[] quantiles at $shares, interpolated linearly at share * (samples - 1)
 -- note:   exact: every gap counts as often as requests saw it. A first pass counts gaps by coarse length (2^15 ns),
--- note:   a second one sorts only the lengths in which a quantile lies, so no step is ever repeated for each of its tokens.
+-- note:   a second one sorts only the lengths in which a quantile lies, so no step is ever repeated for each of its
+--         tokens.
 WITH coarse AS (
-    SELECT run_id, label, minute, bin, SUM(tokens)::BIGINT AS tokens, SUM(total_ns) AS total_ns, MAX(longest_ns) AS longest_ns
+    SELECT
+        run_id,
+        label,
+        minute,
+        bin,
+        SUM(tokens)::BIGINT AS tokens,
+        SUM(total_ns) AS total_ns,
+        MAX(longest_ns) AS longest_ns
     FROM (
         SELECT
             run_id,
@@ -45,7 +53,13 @@ grouped AS (
     GROUP BY ALL
 ),
 place AS (
-    SELECT run_id, label, minute, share, share * (samples - 1) AS place, UNNEST([FLOOR(place), CEIL(place)])::BIGINT AS rank
+    SELECT
+        run_id,
+        label,
+        minute,
+        share,
+        share * (samples - 1) AS place,
+        UNNEST([FLOOR(place), CEIL(place)])::BIGINT AS rank
     FROM (SELECT *, UNNEST($shares) AS share FROM grouped)
 ),
 binned AS (
@@ -63,7 +77,14 @@ wanted AS (
         AND rank < upto
 ),
 fine AS (
-    SELECT run_id, label, minute, bin, gap_ns, (SUM(SUM(tokens)) OVER in_bin)::BIGINT AS upto, SUM(tokens)::BIGINT AS tokens
+    SELECT
+        run_id,
+        label,
+        minute,
+        bin,
+        gap_ns,
+        (SUM(SUM(tokens)) OVER in_bin)::BIGINT AS upto,
+        SUM(tokens)::BIGINT AS tokens
     FROM (
         SELECT run_id, label, minute_of($dimension, end_ns, $minutes) AS minute, bin, gap_ns, requests AS tokens
         FROM (SELECT *, UNNEST(RANGE(from_step, to_step)) AS step FROM token_spans($dimension, $run))

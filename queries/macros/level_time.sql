@@ -4,14 +4,20 @@
 -- needs:  run_span, step_load
 -- params: measure VARCHAR, run VARCHAR
 -- column: run_id   VARCHAR run
--- column: level    DOUBLE  used_blocks as share of usable ones (kv), cached blocks likewise (cached), requests waiting (waiting) or scheduled (batch)
+-- column: level    DOUBLE  share of blocks in use (kv) or cached (cached), requests waiting (waiting) or scheduled
+--             (batch)
 -- column: time_ns  HUGEINT replica time at that level; idle time is at level 0, except for batch, which has none
 -- column: upto_ns  HUGEINT replica time at that level or below
 -- column: total_ns HUGEINT replica time in all
 WITH stay AS (
     SELECT
         run_id,
-        CASE $measure WHEN 'kv' THEN kv_share WHEN 'cached' THEN cached_share WHEN 'waiting' THEN waiting WHEN 'batch' THEN scheduled END AS level,
+        CASE $measure
+            WHEN 'kv' THEN kv_share
+            WHEN 'cached' THEN cached_share
+            WHEN 'waiting' THEN waiting
+            WHEN 'batch' THEN scheduled
+        END AS level,
         SUM(duration_ns) AS time_ns
     FROM step_load
     WHERE $run IS NULL OR run_id = $run

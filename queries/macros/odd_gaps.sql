@@ -3,10 +3,10 @@
 -- grain:  one row per run and row of gaps
 -- needs:  gaps, label_of, minute_of, requests, steps
 -- params: dimension VARCHAR, run VARCHAR, minutes INTEGER
--- column: run_id  VARCHAR run
--- column: label   VARCHAR tenant, model or class, as $dimension says; else null
--- column: minute  BIGINT  stretch of $minutes minutes in which the gap ends; null unless $dimension is minute
--- column: gap_ns  BIGINT  the gap
+-- column: run_id VARCHAR run
+-- column: label  VARCHAR tenant, model or class, as $dimension says; else null
+-- column: minute BIGINT  stretch of $minutes minutes in which the gap ends; null unless $dimension is minute
+-- column: gap_ns BIGINT  the gap
 SELECT
     run_id,
     label_of($dimension, tenant, model, class) AS label,

@@ -16,7 +16,8 @@ WITH width AS (
     WHERE $run IS NULL OR run_id = $run
 ),
 bucket AS (
-    SELECT *, UNNEST(RANGE(first_ns // width_ns, GREATEST((end_ns - 1) // width_ns, first_ns // width_ns, last_ns // width_ns) + 1)) AS bucket
+    -- The last instant belongs to the bucket that ends with it, unless a request arrives then.
+    SELECT *, UNNEST(RANGE(first_ns // width_ns, GREATEST(end_ns - 1, last_ns) // width_ns + 1)) AS bucket
     FROM width
 )
 SELECT

@@ -9,7 +9,8 @@
 -- column: from_step BIGINT   first step of the stretch
 -- column: to_step   BIGINT   step after its last
 -- column: requests  BIGINT   requests that sampled a token in each of its steps and in the step before it
--- note:   prefix sums over changes: +1 after a request's first token, -1 after its last, and the steps of a row of gaps left out.
+-- note:   prefix sums over changes: +1 after a request's first token, -1 after its last, and the steps of a row of
+--         gaps left out.
 WITH asked AS (
     SELECT run_id, request, replica, label_of($dimension, tenant, model, class) AS label, first_token_step, finish_step
     FROM requests

@@ -23,14 +23,14 @@ WITH total AS (
         run_id,
         label_of($dimension, tenant, model, class) AS label,
         COUNT(*) AS requests,
-        COUNT_IF(completed)::BIGINT AS completed,
+        COUNT(*) FILTER (WHERE completed) AS completed,
         COALESCE(SUM(input_tokens) FILTER (WHERE ran), 0)::BIGINT AS input_tokens,
         COALESCE(SUM(cached_tokens) FILTER (WHERE ran), 0)::BIGINT AS hit_tokens,
         COALESCE(SUM(output_tokens), 0)::BIGINT AS output_tokens,
         QUANTILE_CONT(ttft_ms, 0.95) AS ttft_p95_ms,
         QUANTILE_CONT(tpot_ms, 0.95) AS tpot_p95_ms,
         QUANTILE_CONT(e2e_ms, 0.95) AS e2e_p95_ms,
-        COUNT_IF(within_slo) / COUNT(*) AS slo_share,
+        COUNT(*) FILTER (WHERE within_slo) / COUNT(*) AS slo_share,
         COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions
     FROM request_latency
     WHERE $run IS NULL OR run_id = $run

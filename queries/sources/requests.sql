@@ -14,7 +14,8 @@
 -- column: log_status            VARCHAR     status in the log
 -- column: obs_ttft_us           BIGINT      observed time to first token, microseconds
 -- column: obs_e2e_us            BIGINT      observed total time, microseconds
--- column: outcome               VARCHAR     what the replay made of it: finished, max_model_len, rejected, timed_out, cancelled, queue_full, never_finished, not_replayed
+-- column: outcome               VARCHAR     what the replay made of it: finished, max_model_len, rejected, timed_out,
+--             cancelled, queue_full, never_finished, not_replayed
 -- column: arrival_ns            BIGINT      replayed arrival, nanoseconds from the start of the trace
 -- column: first_scheduled_ns    BIGINT      start of the first step that ran it
 -- column: first_token_ns        BIGINT      end of the step that sampled its first token

@@ -26,7 +26,5 @@
 -- column: queue_limit            INTEGER requests waiting at which a new one is refused; null is no limit
 -- column: time_zone              VARCHAR time zone of clock times in answers
 -- column: estimated_step_time    BOOLEAN step times are an estimate, not fitted to this model and accelerator
--- column: counted_steps          BIGINT  steps that the replay counted
--- column: counted_preemptions    BIGINT  preemptions that the replay counted
--- note:   from run.json; run_config has every setting.
+-- note:   from run.json; run_config has every setting, run_counts what the replay counted.
 FROM stored.runs;

@@ -1,0 +1,166 @@
+"""A DuckDB connection with runs loaded: their tables, the views and macros of `queries/`, their headers as comments.
+
+Stored tables are views over the runs' Parquet files with the run's id in front, in the schema `stored`; nothing is
+read until a statement asks for it. An answer is a view over all loaded runs, `FROM latency`, and a table macro with
+named parameters, `FROM latency(run := '0123456789abcdef')`.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from pipeline import schema
+from pipeline.errors import QueryError, RunError
+from pipeline.query import catalog, runs
+from pipeline.query.runs import Run
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_STORED = (schema.REQUESTS, schema.STEPS, schema.GAPS, schema.DECISIONS)
+
+
+def open(folders: Iterable[Path | str] = (), threads: int | None = None) -> duckdb.DuckDBPyConnection:
+    """Return a connection with these run folders loaded; without any, all tables are empty.
+
+    Raises RunError for a folder that is missing, unfinished, of another version, or named twice.
+    """
+    loaded = [runs.read(Path(folder)) for folder in folders]
+    seen: dict[str, Path] = {}
+    for run in loaded:
+        if run.run_id in seen:
+            raise RunError(f"{run.folder}: is the same run as {seen[run.run_id]}, {run.run_id}; name it once")
+        seen[run.run_id] = run.folder
+    connection = duckdb.connect(config={} if threads is None else {"threads": threads})
+    # Instants would otherwise be printed in the zone of the machine; and step_gaps counts on the order of rows.
+    connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; CREATE SCHEMA stored")
+    for table in _STORED:
+        _store(connection, table, loaded)
+    _insert(connection, "runs", [(n, t) for n, t, _ in runs.RUN_COLUMNS], [run.row() for run in loaded])
+    _insert(connection, "slo", runs.SLO_COLUMNS, [row for run in loaded for row in run.slo_rows()])
+    _insert(connection, "run_config", runs.CONFIG_COLUMNS, [row for run in loaded for row in run.config_rows()])
+    _insert(connection, "run_counts", runs.COUNT_COLUMNS, [row for run in loaded for row in run.count_rows()])
+    for query in catalog.load().values():
+        _create(connection, query)
+    return connection
+
+
+def run(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyRelation | None:
+    """Run a statement and return its result, None if it has none; QueryError with DuckDB's message and position."""
+    try:
+        return connection.sql(statement)
+    except duckdb.Error as error:
+        raise QueryError(_with_position(connection, statement, error)) from None
+
+
+def frame(connection: duckdb.DuckDBPyConnection, statement: str) -> "pl.DataFrame":
+    """Run a statement that has a result and return it as a polars frame; QueryError as `run`."""
+    relation = run(connection, statement)
+    if relation is None:
+        raise QueryError("the statement has no result")
+    try:
+        return relation.pl()
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from None
+
+
+def answer(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> "pl.DataFrame":
+    """Return an answer as a polars frame; parameters left out keep their defaults, as in its header.
+
+    Raises QueryError for an unknown answer or parameter, naming those there are.
+    """
+    query = catalog.load().get(name)
+    if query is None or query.kind != "answer":
+        raise QueryError(f"no answer is named {name}; there are {', '.join(answers())}")
+    known = [parameter.name for parameter in query.params]
+    for parameter in parameters:
+        if parameter not in known:
+            raise QueryError(f"answer {name} has no parameter {parameter}; it takes {', '.join(known)}")
+    arguments = ", ".join(f"{parameter} := {_literal(value)}" for parameter, value in parameters.items())
+    return frame(connection, f"FROM {name}({arguments})")
+
+
+def answers() -> list[str]:
+    """Return the names of all answers, sorted."""
+    return sorted(query.name for query in catalog.load().values() if query.kind == "answer")
+
+
+def failed_checks(connection: duckdb.DuckDBPyConnection) -> "dict[str, pl.DataFrame]":
+    """Run every check on the loaded runs and return, by name, the rows of those that found something."""
+    names = sorted(query.name for query in catalog.load().values() if query.kind == "check")
+    found = {name: frame(connection, f"FROM {name}") for name in names}
+    return {name: rows for name, rows in found.items() if len(rows)}
+
+
+def _with_position(connection: duckdb.DuckDBPyConnection, statement: str, error: duckdb.Error) -> str:
+    """Return DuckDB's message with line and column, which `sql` leaves out of some and `execute` does not."""
+    if "LINE " in str(error) or len(connection.extract_statements(statement)) != 1:
+        return str(error)
+    try:
+        connection.execute(statement)
+    except duckdb.Error as again:
+        return str(again)
+    return str(error)
+
+
+def _store(connection: duckdb.DuckDBPyConnection, table: schema.Table, loaded: list[Run]) -> None:
+    """Create stored.<table> over the files of all runs, each row with its run's id."""
+    parts = [_empty(connection, table)]
+    for one in loaded:
+        files = one.files(table.name)
+        if files:
+            names = ", ".join(_literal(str(path)) for path in files)
+            hive = "hive_partitioning = true, hive_types = {'replica': SMALLINT}" if table is schema.STEPS else ""
+            source = f"read_parquet([{names}]{', ' + hive if hive else ', hive_partitioning = false'})"
+            parts.append(f"SELECT {_literal(one.run_id)} AS run_id, {_columns(table)} FROM {source}")
+    try:
+        connection.execute(f"CREATE VIEW stored.{table.name} AS\n" + "\nUNION ALL\n".join(parts))
+    except duckdb.Error as error:
+        folders = ", ".join(str(one.folder) for one in loaded)
+        raise RunError(f"{table.name} of {folders} cannot be read: {error}") from None
+
+
+def _empty(connection: duckdb.DuckDBPyConnection, table: schema.Table) -> str:
+    """Create a table with the columns of `table` and no rows, and return the SELECT that reads it."""
+    fields = [pa.field("run_id", pa.string())]
+    fields += [pa.field("replica", pa.int16())] if table is schema.STEPS else []
+    rows = pa.schema([*fields, *schema.arrow_schema(table)]).empty_table()
+    connection.register("empty_rows", rows)
+    connection.execute(f"CREATE TABLE stored.no_{table.name} AS SELECT run_id, {_columns(table)} FROM empty_rows")
+    connection.unregister("empty_rows")
+    return f"SELECT * FROM stored.no_{table.name}"
+
+
+def _columns(table: schema.Table) -> str:
+    names = [column.name for column in table.columns]
+    texts = {column.name for column in table.columns if pa.types.is_dictionary(column.type)}
+    extra = ["replica"] if table is schema.STEPS else []
+    # A label arrives as ENUM from Arrow and as VARCHAR from Parquet.
+    return ", ".join(f'"{name}"::VARCHAR AS "{name}"' if name in texts else f'"{name}"' for name in [*extra, *names])
+
+
+def _insert(connection: duckdb.DuckDBPyConnection, name: str, columns: Iterable[tuple[str, str]], rows: list) -> None:
+    declared = ", ".join(f'"{column}" {kind}' for column, kind in columns)
+    connection.execute(f"CREATE TABLE stored.{name} ({declared})")
+    if rows:
+        connection.executemany(f"INSERT INTO stored.{name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, query: catalog.Query) -> None:
+    try:
+        for statement in [*query.statements(), *query.comments()]:
+            connection.execute(statement)
+    except duckdb.Error as error:
+        raise QueryError(f"{query.path}: {error}") from None
+
+
+def _literal(value: Any) -> str:
+    """Return a Python value as a SQL literal: text, number, truth value or None."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool | int | float):
+        return str(value).upper()
+    return "'" + str(value).replace("'", "''") + "'"
