@@ -45,6 +45,8 @@ def serve(
         in_flight = 1 if this.state == DECODE and engine.depth == 2 and not this.fresh else 0
         delivered = computed_tokens + new_tokens - in_flight
         seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)
+        if this.state == PREFILL:
+            engine.carried_prefill = 1
         this.served_step = engine.steps
         this.served_tokens = new_tokens
         engine.budget -= new_tokens
@@ -91,7 +93,6 @@ def _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps
             )  # fmt: skip
             step_time.add_chunk(step, known_tokens, this.input_tokens, new_tokens, computed_tokens, cost, engine)
             if this.state == PREFILL:
-                engine.carried_prefill = 1
                 commit.advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step)
             else:
                 step.sampled += 1

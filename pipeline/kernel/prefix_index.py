@@ -35,7 +35,8 @@ def key(hashes, owner, request, block, engine):
         trace_block = (end - 1) // owner.prefix_block_tokens
         offset = end - trace_block * owner.prefix_block_tokens
         known = hashes[(owner.prefix_start + trace_block) & engine.hash_mask]
-        return mix(known ^ (np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15)))
+        # Mixed first: hashes may be numbers in a row, and offsets would meet them.
+        return mix(mix(known) + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
     own = mix(np.uint64(request) + np.uint64(0x632BE59BD9B4E019))
     return mix(own + np.uint64(block) * np.uint64(0x9E3779B97F4A7C15))
 

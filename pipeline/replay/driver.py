@@ -80,7 +80,7 @@ def replay(
     if found is not None:
         return found, False
     source = Source(trace.path, where, config.load.rate_scale)
-    state = State(_settings(deployment, decisions), _cost(deployment))
+    state = State(_settings(deployment, decisions), cost(deployment))
     folder = RunFolder(root, run, decisions)
     try:
         tally, stalled = _run(state, source, folder, report)
@@ -159,7 +159,8 @@ def _settings(deployment: Deployment, decisions: bool) -> Settings:
     )
 
 
-def _cost(deployment: Deployment) -> StepCost:
+def cost(deployment: Deployment) -> StepCost:
+    """Return the step time of a deployment as the kernel takes it."""
     steps = deployment.step_time
     names = [name for name in layout.COST.names if not name.endswith("_ns")]
     return StepCost({name: getattr(steps, name) for name in names}, np.stack([steps.g_ns, steps.g_decode_ns]))
