@@ -158,16 +158,16 @@ def intern_blocks(
     flat: list[int] = []
     offsets = [0]
     for request, prompt in enumerate(segments):
-        runs = _merged([*prompt, (GENERATED + request, 0, generated[request])])
+        runs = merged([*prompt, (GENERATED + request, 0, generated[request])])
         parent = 0
-        for pieces in _blocks(runs, block_size):
+        for pieces in blocks(runs, block_size):
             parent = numbers.setdefault((parent, pieces), len(numbers) + 1)
             flat.append(parent)
         offsets.append(len(flat))
     return np.array(flat, dtype=np.uint64), np.array(offsets, dtype=np.int64)
 
 
-def _merged(segments: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def merged(segments: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Join neighbours that continue each other, so that equal tokens always look equal."""
     runs: list[tuple[int, int, int]] = []
     for stream, start, length in segments:
@@ -180,7 +180,7 @@ def _merged(segments: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     return runs
 
 
-def _blocks(runs: list[tuple[int, int, int]], block_size: int) -> Iterator[tuple]:
+def blocks(runs: list[tuple[int, int, int]], block_size: int) -> Iterator[tuple]:
     """Yield each block's content: (stream, start) if it is full and lies in one run, else the tuple of its pieces."""
     pieces: list[tuple[int, int, int]] = []
     held = 0

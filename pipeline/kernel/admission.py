@@ -4,13 +4,13 @@ Strictly in queue order: a head that does not fit blocks all behind it. Source: 
 Scheduler.schedule (waiting part) and KVCacheManager.allocate_slots.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import block_pool, commit, prefix_index, seats, step_time, wait_queue
 from pipeline.kernel.layout import ADMITTED, NONE, RESUMED
 
 
-@njit(cache=True)
+@inlined
 def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisions, cost, engine, step, start_ns):
     """Start waiting requests while budget, seats and blocks last."""
     while engine.budget > 0 and engine.running < engine.max_active:
@@ -56,7 +56,7 @@ def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisi
         engine.budget -= new_tokens
 
 
-@njit(cache=True)
+@inlined
 def _look_up(hashes, blocks, index, table, request, row, engine):
     """Write the cached leading blocks of a request into `table`; return how many, and how many are idle.
 
@@ -79,7 +79,7 @@ def _look_up(hashes, blocks, index, table, request, row, engine):
     return hits, idle
 
 
-@njit(cache=True)
+@inlined
 def _note(request, hit_tokens, start_ns, step):
     step.hit_tokens += hit_tokens
     if request.cached_tokens == NONE:
@@ -92,6 +92,6 @@ def _note(request, hit_tokens, start_ns, step):
     return RESUMED
 
 
-@njit(cache=True)
+@inlined
 def _blocks(tokens, engine):
     return (tokens + engine.block_size - 1) // engine.block_size

@@ -6,13 +6,13 @@ because a request served early in the pass may still lose everything to a more u
 Source: vLLM 0.33, Scheduler.schedule (running part).
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import commit, decoders, preemption, seats, step_time
 from pipeline.kernel.layout import CONTINUED, DECODE, ENDING, NONE, PREFILL
 
 
-@njit(cache=True)
+@compiled
 def serve(
     requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted, decisions, gaps, cost,
     engine, step,
@@ -45,6 +45,8 @@ def serve(
         in_flight = 1 if this.state == DECODE and engine.depth == 2 and not this.fresh else 0
         delivered = computed_tokens + new_tokens - in_flight
         seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)
+        if this.state == PREFILL:
+            engine.carried_prefill = 1
         this.served_step = engine.steps
         this.served_tokens = new_tokens
         engine.budget -= new_tokens
@@ -52,7 +54,7 @@ def serve(
     _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps, cost, engine, step)
 
 
-@njit(cache=True)
+@inlined
 def wanted_prefill(this, budget, engine):
     """Return how many known tokens a request computes next, within threshold and budget."""
     new_tokens = this.known_tokens - this.computed_tokens
@@ -61,7 +63,7 @@ def wanted_prefill(this, budget, engine):
     return min(new_tokens, budget)
 
 
-@njit(cache=True)
+@inlined
 def _wanted(this, engine):
     if this.state == DECODE:
         return 1
@@ -70,12 +72,12 @@ def _wanted(this, engine):
     return wanted_prefill(this, engine.budget, engine)
 
 
-@njit(cache=True)
+@inlined
 def _computed(this, engine):
     return this.base + engine.ticks if this.state == DECODE else this.computed_tokens
 
 
-@njit(cache=True)
+@inlined
 def _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps, cost, engine, step):
     passed_over = 0
     slot = engine.running_head
@@ -91,7 +93,6 @@ def _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps
             )  # fmt: skip
             step_time.add_chunk(step, known_tokens, this.input_tokens, new_tokens, computed_tokens, cost, engine)
             if this.state == PREFILL:
-                engine.carried_prefill = 1
                 commit.advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step)
             else:
                 step.sampled += 1
@@ -107,7 +108,7 @@ def _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps
         decoders.sort_in_again(slots, phases, calendar, engine)
 
 
-@njit(cache=True)
+@inlined
 def _pass_over(requests, flights, this, engine):
     """A decoding request gets no token: its base falls back by the tick that is about to come."""
     this.base -= 1

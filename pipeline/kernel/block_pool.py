@@ -8,7 +8,7 @@ Source of the order: vLLM 0.33, FreeKVCacheBlockQueue and BlockPool.
 """
 
 import numpy as np
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import prefix_index
 from pipeline.kernel.layout import NONE
@@ -33,7 +33,7 @@ def fill(blocks) -> None:
     blocks["older"][order[1:]] = order[:-1]
 
 
-@njit(cache=True)
+@inlined
 def take(blocks, index, table, count, held, engine, step):
     """Hand out `count` idle blocks, coldest first, and append them to `table[held:]`.
 
@@ -57,7 +57,7 @@ def take(blocks, index, table, count, held, engine, step):
     step.new_blocks += count
 
 
-@njit(cache=True)
+@inlined
 def share(blocks, block, engine):
     """Add a user to a block; an idle one leaves the ring."""
     this = blocks[block]
@@ -68,7 +68,7 @@ def share(blocks, block, engine):
     this.refs += 1
 
 
-@njit(cache=True)
+@inlined
 def release(blocks, table, held, engine):
     """Give back `table[:held]`, last block first.
 
@@ -98,7 +98,7 @@ def release(blocks, table, held, engine):
         blocks[after].older = block
 
 
-@njit(cache=True)
+@inlined
 def _crc32(crc, block):
     """Continue a CRC-32 (the one of zlib) over one block id as little-endian int32."""
     value = np.uint32(block)

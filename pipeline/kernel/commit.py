@@ -4,13 +4,13 @@ Asynchronous scheduling keeps two steps in flight: what a step sampled is delive
 leaves, when the step is collected, one decision later than it would be synchronously.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import decoders, seats, step_time, wait_queue
 from pipeline.kernel.layout import DECODE, DONE, ENDING, LOST, NONE, RUNNING, TIMED_OUT
 
 
-@njit(cache=True)
+@inlined
 def advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step):
     """Book computed tokens; a request whose known tokens are all computed samples in this step."""
     this = slots[slot]
@@ -23,7 +23,7 @@ def advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step):
         step.sampled += 1
 
 
-@njit(cache=True)
+@inlined
 def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, engine, step, start_ns):
     """Give the decided step its number and times, and move every decoding request on by one token."""
     step.step = engine.steps
@@ -61,7 +61,7 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
     engine.steps_used += 1
 
 
-@njit(cache=True)
+@inlined
 def _promote(requests, slots, phases, calendar, flights, gaps, slot, end_ns, engine):
     """A request has computed all it knows and samples a token: it decodes from now on, or ends."""
     this = slots[slot]
@@ -77,7 +77,7 @@ def _promote(requests, slots, phases, calendar, flights, gaps, slot, end_ns, eng
         decoders.join(slots, phases, calendar, slot, this.computed_tokens, engine)
 
 
-@njit(cache=True)
+@inlined
 def _end(requests, slots, flights, slot, computed_tokens, engine):
     this = slots[slot]
     this.state = ENDING
@@ -88,7 +88,7 @@ def _end(requests, slots, flights, slot, computed_tokens, engine):
     remember(requests, flights, this.request, engine.steps & 1, engine)
 
 
-@njit(cache=True)
+@inlined
 def remember(requests, flights, row, parity, engine):
     """Note that something is to be done for a request when a step in flight is collected, by seat."""
     seat = requests[row & engine.window_mask].seat
@@ -104,7 +104,7 @@ def remember(requests, flights, row, parity, engine):
         requests[before & engine.window_mask].collect_next = row
 
 
-@njit(cache=True)
+@inlined
 def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine):
     """Deliver the oldest step in flight; the clock moves to its end."""
     step = engine.steps - engine.in_flight
@@ -133,7 +133,7 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engin
     flight.collect = NONE
 
 
-@njit(cache=True)
+@inlined
 def give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine):
     """Take out every request whose client has stopped waiting by now, in order of arrival."""
     while engine.deadline_row < engine.next_row:
@@ -146,7 +146,7 @@ def give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, en
         engine.deadline_row += 1
 
 
-@njit(cache=True)
+@inlined
 def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row, engine):
     request = requests[row & engine.window_mask]
     if request.life == RUNNING:
@@ -184,7 +184,7 @@ def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row
     engine.unfinished -= 1
 
 
-@njit(cache=True)
+@inlined
 def _forget(requests, flights, row, engine):
     """Take a request off the list of the step in flight."""
     if engine.in_flight == 0:
@@ -204,7 +204,7 @@ def _forget(requests, flights, row, engine):
         requests[before & engine.window_mask].collect_next = following
 
 
-@njit(cache=True)
+@inlined
 def note_gap(gaps, this, engine):
     """Write a token gap that is not one step; its end is added when the step has its times."""
     gap = gaps[engine.gaps_used]
@@ -218,7 +218,7 @@ def note_gap(gaps, this, engine):
     this.gap_step = NONE
 
 
-@njit(cache=True)
+@inlined
 def note_decision(decisions, engine, step, row, event, new_tokens, computed_tokens, known_tokens, input_tokens, hits):
     """Write one row per step and request, where they are asked for."""
     if len(decisions) == 0:

@@ -10,12 +10,12 @@ all of them at once. Two groupings say in advance who has something to do at a t
 A decision that passes over some of them gives them a smaller base and sorts them in again.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel.layout import DECODE, NONE
 
 
-@njit(cache=True)
+@inlined
 def join(slots, phases, calendar, slot, computed_tokens, engine):
     """Let a request decode from the next tick on; that tick must have begun."""
     this = slots[slot]
@@ -27,7 +27,7 @@ def join(slots, phases, calendar, slot, computed_tokens, engine):
     _enter(slots, phases, calendar, slot, engine)
 
 
-@njit(cache=True)
+@inlined
 def leave(slots, phases, calendar, slot, engine):
     """Take a request out of the groups and return its tokens in KV; its state is the caller's."""
     this = slots[slot]
@@ -53,7 +53,7 @@ def leave(slots, phases, calendar, slot, engine):
     return this.base + engine.ticks
 
 
-@njit(cache=True)
+@inlined
 def sort_in_again(slots, phases, calendar, engine):
     """Rebuild both groupings after some bases changed, in order of admission."""
     for phase in range(engine.block_size):
@@ -73,7 +73,7 @@ def sort_in_again(slots, phases, calendar, engine):
         slot = slots[slot].later
 
 
-@njit(cache=True)
+@inlined
 def _enter(slots, phases, calendar, slot, engine):
     this = slots[slot]
     engine.base_sum += this.base

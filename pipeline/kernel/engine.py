@@ -4,7 +4,7 @@
 in the arrays. It allocates nothing.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
 from pipeline.kernel.layout import (
@@ -19,7 +19,7 @@ from pipeline.kernel.layout import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def run(
     requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted,
     steps, gaps, decisions, g_ns, cost, engine,
@@ -89,7 +89,7 @@ def run(
             commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
 
 
-@njit(cache=True)
+@inlined
 def _jump(requests, engine):
     """Move the clock to the next event that is known; return whether there is one."""
     when = wait_queue.next_event_ns(requests, engine)
@@ -99,7 +99,7 @@ def _jump(requests, engine):
     return True
 
 
-@njit(cache=True)
+@inlined
 def _open(engine, step):
     """Begin a decision: clear its counts, settle threshold and cadence."""
     step.context_tokens = 0
@@ -130,7 +130,7 @@ def _open(engine, step):
     engine.held = since < engine.prefill_interval and others and not engine.bound
 
 
-@njit(cache=True)
+@inlined
 def _keep_cadence(engine, step):
     if step.scheduled > 0:
         if engine.carried_prefill:

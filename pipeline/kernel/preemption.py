@@ -4,13 +4,13 @@ The victim loses all its blocks, not its tokens: prompt and generated tokens are
 when it starts again, less what the prefix cache still holds. Source: vLLM 0.33, Scheduler.schedule.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import commit, decoders, seats, wait_queue
 from pipeline.kernel.layout import DECODE, LOST, NONE, PREFILL
 
 
-@njit(cache=True)
+@inlined
 def victim(requests, slots, engine):
     """Return the slot that gives way: the last seated, or the least urgent (the first such in the list)."""
     if not engine.by_priority:
@@ -27,7 +27,7 @@ def victim(requests, slots, engine):
     return worst
 
 
-@njit(cache=True)
+@inlined
 def preempt(requests, heap, slots, tables, blocks, phases, calendar, decisions, slot, engine, step):
     """Send a running request back to the queue."""
     this = slots[slot]

@@ -10,12 +10,12 @@ offset of `e` in it; beyond the hashed tokens by the request itself.
 """
 
 import numpy as np
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel.layout import NONE
 
 
-@njit(cache=True)
+@inlined
 def mix(word):
     """Scatter 64 bits, one to one (the finaliser of SplitMix64, Steele et al., OOPSLA 2014)."""
     word = np.uint64(word)
@@ -24,7 +24,7 @@ def mix(word):
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True)
+@inlined
 def key(hashes, owner, request, block, engine):
     """Return the key of block number `block` of a request.
 
@@ -35,12 +35,13 @@ def key(hashes, owner, request, block, engine):
         trace_block = (end - 1) // owner.prefix_block_tokens
         offset = end - trace_block * owner.prefix_block_tokens
         known = hashes[(owner.prefix_start + trace_block) & engine.hash_mask]
-        return mix(known ^ (np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15)))
+        # Mixed first: hashes may be numbers in a row, and offsets would meet them.
+        return mix(mix(known) + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
     own = mix(np.uint64(request) + np.uint64(0x632BE59BD9B4E019))
     return mix(own + np.uint64(block) * np.uint64(0x9E3779B97F4A7C15))
 
 
-@njit(cache=True)
+@inlined
 def find(blocks, index, wanted, engine):
     """Return the block registered first under a key, or NONE."""
     block = index[np.int64(wanted & np.uint64(engine.index_mask))]
@@ -49,7 +50,7 @@ def find(blocks, index, wanted, engine):
     return block
 
 
-@njit(cache=True)
+@inlined
 def put(blocks, index, block, new_key, engine):
     """Register a block that has no key yet, behind all others of its chain."""
     home = np.int64(new_key & np.uint64(engine.index_mask))
@@ -73,7 +74,7 @@ def put(blocks, index, block, new_key, engine):
         engine.cached_blocks += 1
 
 
-@njit(cache=True)
+@inlined
 def drop(blocks, index, block, engine):
     """Forget the key of a block."""
     this = blocks[block]

@@ -1,12 +1,12 @@
 """Seats: the running list in order of admission, and the blocks of those who sit in it."""
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import block_pool, prefix_index
 from pipeline.kernel.layout import NONE, PREFILL, RUNNING
 
 
-@njit(cache=True)
+@inlined
 def take(requests, slots, row, hits, engine):
     """Seat a waiting request at the end of the running list, holding `hits` cached blocks; return its slot."""
     slot = engine.idle_slot
@@ -44,7 +44,7 @@ def take(requests, slots, row, hits, engine):
     return slot
 
 
-@njit(cache=True)
+@inlined
 def leave(slots, tables, blocks, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
@@ -63,7 +63,7 @@ def leave(slots, tables, blocks, slot, engine):
     engine.idle_slot = slot
 
 
-@njit(cache=True)
+@inlined
 def leave_prefills(slots, slot, engine):
     """Take a request out of the list of those that compute known tokens."""
     this = slots[slot]
@@ -78,13 +78,13 @@ def leave_prefills(slots, slot, engine):
     engine.prefilling -= 1
 
 
-@njit(cache=True)
+@inlined
 def blocks_short(this, tokens, engine):
     """Return how many more blocks a request needs to hold `tokens` tokens."""
     return max(0, (tokens + engine.block_size - 1) // engine.block_size - this.blocks)
 
 
-@njit(cache=True)
+@inlined
 def extend(slots, tables, blocks, index, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
@@ -94,7 +94,7 @@ def extend(slots, tables, blocks, index, slot, tokens, engine, step):
         this.blocks += more
 
 
-@njit(cache=True)
+@inlined
 def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
     """Put the full blocks among the first `tokens` tokens of a request into the prefix index."""
     if not engine.prefix_caching:
@@ -107,7 +107,7 @@ def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
     this.keyed = max(this.keyed, full)
 
 
-@njit(cache=True)
+@inlined
 def _join_prefills(slots, slot, engine):
     this = slots[slot]
     this.state = PREFILL

@@ -14,13 +14,13 @@ requests whose tokens in flight differ) `plan` answers no before changing anythi
 makes the visits.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import batch_plan, commit, seats, step_time
-from pipeline.kernel.layout import DECODE, NONE
+from pipeline.kernel.layout import NONE
 
 
-@njit(cache=True)
+@inlined
 def plan(requests, hashes, slots, tables, blocks, index, phases, promoted, cost, engine, step):
     """Plan the running requests if all of them get what they want; return whether that was so."""
     if engine.fresh > 0:
@@ -47,7 +47,7 @@ def plan(requests, hashes, slots, tables, blocks, index, phases, promoted, cost,
     return True
 
 
-@njit(cache=True)
+@inlined
 def _prefills_fit(slots, budget, blocks_needed, engine):
     """Return the budget left when every prefill in progress has its chunk, or NONE if that is not so plain."""
     slot = engine.prefill_head
@@ -65,7 +65,7 @@ def _prefills_fit(slots, budget, blocks_needed, engine):
     return budget if blocks_needed <= engine.free_blocks else NONE
 
 
-@njit(cache=True)
+@inlined
 def _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, phase, cost, engine, step):
     """Serve those who take or complete a block, and the prefills, in order of admission."""
     full = phases[phase].head
@@ -92,7 +92,7 @@ def _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, pha
         seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)
 
 
-@njit(cache=True)
+@inlined
 def _first(slots, slot, other, another):
     if slot == NONE:
         return False
@@ -100,7 +100,7 @@ def _first(slots, slot, other, another):
     return (other == NONE or seat < slots[other].seat) and (another == NONE or seat < slots[another].seat)
 
 
-@njit(cache=True)
+@inlined
 def _serve_prefill(requests, hashes, slots, tables, blocks, index, promoted, slot, spare, cost, engine, step):
     this = slots[slot]
     new_tokens = batch_plan.wanted_prefill(this, spare, engine)

@@ -14,10 +14,10 @@ added, one of them being zero. One float expression per step, rounded once to th
 """
 
 import numpy as np
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 
-@njit(cache=True)
+@inlined
 def add_chunk(step, known_tokens, input_tokens, new_tokens, computed_tokens, cost, engine):
     """Count one request's tokens: a prefill chunk, or the one token of a decode.
 
@@ -37,7 +37,7 @@ def add_chunk(step, known_tokens, input_tokens, new_tokens, computed_tokens, cos
     engine.chunk_ns += max(memory, compute)
 
 
-@njit(cache=True)
+@inlined
 def nanoseconds(step, g_ns, cost, engine):
     """Return how long a step runs; a step without tokens takes no time.
 

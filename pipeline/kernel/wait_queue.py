@@ -5,7 +5,7 @@ preempted ones at the front. By priority it is a binary heap on (priority, arriv
 `earlier` of a request is its place there.
 """
 
-from numba import njit
+from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel.layout import (
     DONE,
@@ -18,7 +18,7 @@ from pipeline.kernel.layout import (
 )
 
 
-@njit(cache=True)
+@inlined
 def push_back(requests, heap, row, engine):
     """Add a new request."""
     request = requests[row & engine.window_mask]
@@ -37,7 +37,7 @@ def push_back(requests, heap, row, engine):
     engine.queue_tail = row
 
 
-@njit(cache=True)
+@inlined
 def push_front(requests, heap, row, engine):
     """Add a preempted request: at the front, or in its place by priority."""
     request = requests[row & engine.window_mask]
@@ -56,7 +56,7 @@ def push_front(requests, heap, row, engine):
     engine.queue_head = row
 
 
-@njit(cache=True)
+@inlined
 def head(heap, engine):
     """Return the row that is next, or NONE if nobody waits."""
     if engine.waiting == 0:
@@ -64,7 +64,7 @@ def head(heap, engine):
     return heap[0] if engine.by_priority else engine.queue_head
 
 
-@njit(cache=True)
+@inlined
 def remove(requests, heap, row, engine):
     """Take a waiting request out, wherever it stands."""
     engine.waiting -= 1
@@ -85,7 +85,7 @@ def remove(requests, heap, row, engine):
         requests[request.later & engine.window_mask].earlier = request.earlier
 
 
-@njit(cache=True)
+@inlined
 def arrive(requests, heap, engine):
     """Hand over every request that has arrived by now, in order of arrival.
 
@@ -111,7 +111,7 @@ def arrive(requests, heap, engine):
             push_back(requests, heap, row, engine)
 
 
-@njit(cache=True)
+@inlined
 def next_event_ns(requests, engine):
     """Return when the next request arrives or the next client gives up, NONE if neither will happen.
 
@@ -130,14 +130,14 @@ def next_event_ns(requests, engine):
     return when
 
 
-@njit(cache=True)
+@inlined
 def _leave(request, outcome, when_ns):
     request.life = DONE
     request.outcome = outcome
     request.finish_ns = when_ns
 
 
-@njit(cache=True)
+@inlined
 def _before(requests, a, b, engine):
     one, two = requests[a & engine.window_mask], requests[b & engine.window_mask]
     if one.priority != two.priority:
@@ -147,13 +147,13 @@ def _before(requests, a, b, engine):
     return a < b
 
 
-@njit(cache=True)
+@inlined
 def _set(requests, heap, place, row, engine):
     heap[place] = row
     requests[row & engine.window_mask].earlier = place
 
 
-@njit(cache=True)
+@inlined
 def _sift_up(requests, heap, row, place, engine):
     while place > 0:
         parent = (place - 1) >> 1
@@ -164,7 +164,7 @@ def _sift_up(requests, heap, row, place, engine):
     _set(requests, heap, place, row, engine)
 
 
-@njit(cache=True)
+@inlined
 def _sift_down(requests, heap, row, place, engine):
     """Move the hole at `place` down until `row` may fill it, and return where that is."""
     while True:
