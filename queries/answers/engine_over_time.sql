@@ -64,7 +64,7 @@ level AS (
         SUM(used_blocks * part_ns) / ANY_VALUE(usable_blocks) AS kv_ns,
         MIN(kv_share) AS kv_min_share,
         MAX(kv_share) AS kv_max_share,
-        time_mean(cached_share, part_ns) AS cached_mean_share,
+        time_mean(cached_blocks, part_ns) / ANY_VALUE(usable_blocks) AS cached_mean_share,
         SUM(prefill_tokens) FILTER (WHERE bucket = last_bucket) AS prefill_tokens,
         SUM(sampled) FILTER (WHERE bucket = last_bucket) AS output_tokens,
         SUM(hit_tokens) FILTER (WHERE bucket = last_bucket) AS hit_tokens,

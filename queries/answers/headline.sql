@@ -1,7 +1,7 @@
 -- headline: how did the run go, in one row?
 -- kind:   answer
 -- grain:  one row per run
--- needs:  itl_quantiles, kv_memory, request_latency, requests, runs, step_summary, throughput, time_mean, user_level
+-- needs:  itl_quantiles, kv_memory, request_latency, requests, runs, step_summary, throughput, user_level
 -- params: run VARCHAR = NULL
 -- column: run_id              VARCHAR run
 -- column: requests            BIGINT  requests replayed, refused ones included
@@ -53,7 +53,7 @@ waits AS (
     GROUP BY run_id
 ),
 users AS (
-    SELECT run_id, time_mean(users, end_ns - start_ns) AS users_mean, MAX(users) AS users_peak
+    SELECT run_id, SUM(users * (end_ns - start_ns)) AS users_ns, MAX(users) AS users_peak
     FROM user_level
     WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id
@@ -69,7 +69,7 @@ SELECT
     slo_share,
     input_tokens_per_s,
     output_tokens_per_s,
-    users_mean,
+    users_ns / 1e9 / duration_s AS users_mean,
     users_peak,
     ttft[1] AS ttft_p50_ms,
     ttft[2] AS ttft_p95_ms,

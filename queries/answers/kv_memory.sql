@@ -15,24 +15,31 @@
 -- note:   in use is 1 - free_blocks / (num_gpu_blocks - 1): blocks that a request holds; idle cached blocks count as
 --         free.
 -- note:   a step's blocks count while it runs, idle time counts as empty, several replicas are pooled.
-WITH used AS (
+WITH total AS (
+    SELECT run_id, ANY_VALUE(usable_blocks)::BIGINT AS usable_blocks, SUM(evicted_blocks)::BIGINT AS evicted_blocks
+    FROM step_load
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+),
+used AS (
     SELECT
         run_id,
-        time_mean(level, time_ns) AS mean_share,
-        time_quantile(level, upto_ns, total_ns, 0.95) AS p95_share,
-        MAX(level) AS peak_share,
-        COALESCE(SUM(time_ns) FILTER (WHERE level > 0.9), 0) / NULLIF(SUM(time_ns), 0) AS above_90_share
+        time_mean(level, time_ns) / ANY_VALUE(usable_blocks) AS mean_share,
+        time_quantile(level, upto_ns, total_ns, 0.95) / ANY_VALUE(usable_blocks) AS p95_share,
+        MAX(level) / ANY_VALUE(usable_blocks) AS peak_share,
+        COALESCE(SUM(time_ns) FILTER (WHERE 10 * level > 9 * usable_blocks), 0) / NULLIF(SUM(time_ns), 0)
+            AS above_90_share
     FROM level_time('kv', $run)
+    JOIN total USING (run_id)
     GROUP BY run_id
 ),
 cached AS (
-    SELECT run_id, time_mean(level, time_ns) AS cached_mean_share, MAX(level) AS cached_peak_share
+    SELECT
+        run_id,
+        time_mean(level, time_ns) / ANY_VALUE(usable_blocks) AS cached_mean_share,
+        MAX(level) / ANY_VALUE(usable_blocks) AS cached_peak_share
     FROM level_time('cached', $run)
-    GROUP BY run_id
-),
-total AS (
-    SELECT run_id, ANY_VALUE(usable_blocks)::BIGINT AS usable_blocks, SUM(evicted_blocks)::BIGINT AS evicted_blocks
-    FROM step_load
+    JOIN total USING (run_id)
     GROUP BY run_id
 )
 SELECT

@@ -26,18 +26,24 @@ WITH hits AS (
 cost AS (
     SELECT
         run_id,
-        REGR_SLOPE(duration_ns, prefill_tokens) FILTER (WHERE prefill_tokens > 0) AS ns_per_token,
+        COUNT(*) FILTER (WHERE prefill_tokens > 0) AS n,
+        SUM(prefill_tokens) AS x,
+        SUM(duration_ns) FILTER (WHERE prefill_tokens > 0) AS y,
+        SUM(prefill_tokens::HUGEINT * duration_ns) AS xy,
+        SUM(prefill_tokens::HUGEINT * prefill_tokens) AS xx,
+        (n * xy - x * y) / NULLIF(n * xx - x * x, 0) AS ns_per_token,
         SUM(duration_ns) AS step_ns
     FROM steps
+    WHERE $run IS NULL OR run_id = $run
     GROUP BY run_id
 ),
 saved AS (
     SELECT
         *,
-        CASE WHEN ISFINITE(ns_per_token) AND ns_per_token > 0 THEN ns_per_token END AS slope,
+        CASE WHEN ns_per_token > 0 THEN ns_per_token END AS slope,
         hit_tokens * slope AS saved_ns
     FROM hits
-    JOIN cost USING (run_id)
+    LEFT JOIN cost USING (run_id)
 )
 SELECT
     run_id,

@@ -19,8 +19,8 @@
 -- column: evicted_blocks INTEGER  cached blocks handed out for new content
 -- column: used_blocks    INTEGER  KV blocks in use by requests
 -- column: usable_blocks  INTEGER  KV blocks there are, without the null block
+-- column: cached_blocks  INTEGER  blocks that hold a cached prefix, in use or idle
 -- column: kv_share       DOUBLE   used_blocks / usable_blocks
--- column: cached_share   DOUBLE   blocks that hold a cached prefix, in use or idle, as share of usable_blocks
 -- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing
 --         runs or waits.
 SELECT
@@ -41,7 +41,7 @@ SELECT
     evicted_blocks,
     num_gpu_blocks - 1 - free_blocks AS used_blocks,
     num_gpu_blocks - 1 AS usable_blocks,
-    used_blocks / usable_blocks AS kv_share,
-    cached_blocks / usable_blocks AS cached_share
+    cached_blocks,
+    used_blocks / usable_blocks AS kv_share
 FROM steps
 JOIN runs USING (run_id);

@@ -1,7 +1,7 @@
 -- latency_percentiles: how long do callers wait, by group?
 -- kind:   macro
 -- grain:  one row per run, group and metric that has a value
--- needs:  itl_quantiles, latency_values
+-- needs:  exact_mean, itl_quantiles, latency_values
 -- params: dimension VARCHAR, run VARCHAR, minutes INTEGER = 1
 -- column: run_id  VARCHAR run
 -- column: label   VARCHAR tenant, model or class, as $dimension says; else null
@@ -23,7 +23,7 @@ WITH spread AS (
         minute,
         metric,
         COUNT(*) AS samples,
-        AVG(value_ms) AS mean_ms,
+        exact_mean(value_ms) AS mean_ms,
         MAX(value_ms) AS max_ms,
         QUANTILE_CONT(value_ms, [0.5, 0.9, 0.95, 0.99]) AS quantiles_ms
     FROM latency_values($dimension, $run, $minutes)

@@ -4,8 +4,7 @@
 -- needs:  run_span, step_load
 -- params: measure VARCHAR, run VARCHAR
 -- column: run_id   VARCHAR run
--- column: level    DOUBLE  share of blocks in use (kv) or cached (cached), requests waiting (waiting) or scheduled
---             (batch)
+-- column: level    INTEGER KV blocks in use (kv) or cached (cached), requests waiting (waiting) or scheduled (batch)
 -- column: time_ns  HUGEINT replica time at that level; idle time is at level 0, except for batch, which has none
 -- column: upto_ns  HUGEINT replica time at that level or below
 -- column: total_ns HUGEINT replica time in all
@@ -13,8 +12,8 @@ WITH stay AS (
     SELECT
         run_id,
         CASE $measure
-            WHEN 'kv' THEN kv_share
-            WHEN 'cached' THEN cached_share
+            WHEN 'kv' THEN used_blocks
+            WHEN 'cached' THEN cached_blocks
             WHEN 'waiting' THEN waiting
             WHEN 'batch' THEN scheduled
         END AS level,

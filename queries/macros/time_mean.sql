@@ -2,4 +2,5 @@
 -- kind:    macro
 -- returns: DOUBLE the mean; null if no time passed
 -- params:  level ANY, time_ns ANY
-SUM($level * $time_ns) / NULLIF(SUM($time_ns), 0)
+-- note:    levels are integers, so that the sum is exact and does not depend on the order of rows.
+SUM($level::HUGEINT * $time_ns) / NULLIF(SUM($time_ns), 0)

@@ -210,9 +210,18 @@ def serve(rows: list[Request], replica: int, config: dict) -> tuple[list[dict], 
     return steps, gaps
 
 
-def write(folder: Path, count: int = 2000, seed: int = 1, replicas: int = 1, part_rows: int = 4096, **load) -> Path:
+def write(
+    folder: Path,
+    count: int = 2000,
+    seed: int = 1,
+    replicas: int = 1,
+    part_rows: int = 4096,
+    num_gpu_blocks: int = 1201,
+    **load,
+) -> Path:
     """Write a run folder of `count` made-up trace rows and return it; `load` overrides settings of `[load]`."""
     config = json.loads(json.dumps(CONFIG))
+    config["engine"]["num_gpu_blocks"] = num_gpu_blocks
     config["load"] |= load
     rows = made_up_requests(count, seed)
     for row in rows:

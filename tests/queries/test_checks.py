@@ -1,5 +1,7 @@
 """Each check finds the fault that it is for, and nothing in a sound run."""
 
+import shutil
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +25,7 @@ FAULTS = {
     "request_stamps_rise": ("requests.parquet", "arrival_ns", 30, lambda ns: ns + 10**12),
     "outcomes_have_stamps": ("requests.parquet", "first_token_step", 30, lambda step: None),
     "steps_follow_each_other": (STEPS, "start_ns", 30, lambda ns: ns - 1),
-    "blocks_in_range": (STEPS, "free_blocks", 30, lambda blocks: 1201),
+    "blocks_in_range": (STEPS, "free_blocks", 30, lambda blocks: 501),
     "tokens_match_steps": ("requests.parquet", "output_tokens", 30, lambda tokens: tokens + 1),
     "gaps_match_steps": ("gaps.parquet", "gap_ns", 0, lambda ns: ns + 1),
     "last_tokens_match_steps": ("requests.parquet", "finish_step", 30, lambda step: step + 1),
@@ -38,15 +40,13 @@ def test_every_check_has_a_fault_here():
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    folder = fake_run.write(tmp_path_factory.mktemp("runs") / "sound", count=400)
+    folder = fake_run.write(tmp_path_factory.mktemp("runs") / "sound", count=400, num_gpu_blocks=501)
     assert session.failed_checks(session.open([folder])) == {}
     return folder
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_check_finds_its_fault(written, tmp_path, name):
-    import shutil
-
     folder = shutil.copytree(written, tmp_path / "spoilt")
     table, column, row, change = FAULTS[name]
     spoil(folder, table, column, row, change)

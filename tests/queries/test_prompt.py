@@ -22,7 +22,7 @@ def test_a_statement_goes_on_to_its_semicolon(connection):
 
 def test_an_error_does_not_end_it(connection):
     text = talk(connection, "SELECT nothing;\nSELECT 5 AS five;\n")
-    assert 'Referenced column "nothing" not found' in text
+    assert 'Referenced column "nothing" was not found' in text
     assert "LINE 1: SELECT nothing;" in text
     assert text.split()[-2:] == ["five", "5"]
 
