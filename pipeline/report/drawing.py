@@ -269,7 +269,9 @@ def log_axis(data: list[Row], key: str) -> alt.Axis:
     low, high = min(values), max(values)
     steps = (1,) if high / low > 2000 else (1, 2, 5)
     ticks = [m * 10.0**e for e in range(-6, 12) for m in steps]
-    return alt.Axis(values=[float(f"{t:.6g}") for t in ticks if low / 10 <= t <= high * 10], labelExpr=MS_LABELS)
+    inside = [float(f"{t:.6g}") for t in ticks if low / 10 <= t <= high * 10]
+    # Vega drops every second tick until there are at most tickCount; labels that would overlap it drops by itself.
+    return alt.Axis(values=inside, tickCount=len(inside), labelExpr=MS_LABELS)
 
 
 def _domain(scale: Scale, data: list[Row], marks: Sequence[tuple[float, str]]) -> alt.Scale:
