@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -153,13 +153,12 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
         click.echo(f"This run was made before: {run}")
     click.echo(report.summary_lines(run))
     if with_report:
-        for path in report.write([run], _report_folder(None)):
-            if path.suffix == ".html":
-                click.echo(f"Report: {path}")
+        page, *_ = report.write([run], _report_folder([run], None))
+        click.echo(f"Report: {page}")
     if require_slo is not None:
         from pipeline.query import session
 
-        share = session.open([run]).answer("headline").to_pylist()[0]["slo_share"]
+        share = session.answer(session.open([run]), "headline")["slo_share"][0]
         if share is None or share < require_slo:
             shown = "unknown" if share is None else f"{share:.2%}"
             click.echo(f"SLO missed: {shown} of the requests keep it, {require_slo:.2%} are required", err=True)
@@ -184,12 +183,12 @@ def settings() -> None:
 
 @main.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
-@click.option("-o", "out", type=click.Path(path_type=Path), help="Folder to write to.  [default: reports/out/DATE]")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Folder to write to.  [default: reports/out/DATE/RUN]")
 def report(runs: tuple[Path, ...], out: Path | None) -> None:
     """Write an HTML page, a Markdown summary and PNG charts for each run."""
     from pipeline import report as reports
 
-    for path in reports.write(list(runs), _report_folder(out)):
+    for path in reports.write(list(runs), _report_folder(runs, out)):
         if path.suffix in (".html", ".md"):
             click.echo(path)
 
@@ -197,19 +196,24 @@ def report(runs: tuple[Path, ...], out: Path | None) -> None:
 @main.command()
 @click.argument("arguments", nargs=-1, metavar='[RUN...] ["SELECT ..."]')
 @click.option(
-    "--format",
-    "format_",
-    default="table",
-    show_default=True,
-    metavar="table|csv|json|parquet",
-    help="Shape of the answer.",
+    "--format", "format_", default="table", show_default=True, metavar="table|csv|json|parquet", help="Shape."
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), help="Write the answer to a file.")
 def sql(arguments: tuple[str, ...], format_: str, out: Path | None) -> None:
-    """Ask runs in SQL; a prompt where no statement is given, the newest run where none is named."""
-    from pipeline.query import command
+    """Ask runs in SQL; a prompt where no statement is given, the newest run of runs/ where none is named."""
+    from pipeline.query import output, prompt, runs, session
 
-    command.run(arguments, format_, out)
+    folders = [Path(text) for text in arguments if Path(text).is_dir()]
+    statements = [text for text in arguments if not Path(text).is_dir()]
+    if len(statements) > 1:
+        raise click.UsageError(f"{statements[0]}: is no run folder; name runs first, then one statement in quotes")
+    connection = session.open(folders or [runs.newest(Path("runs"))])
+    if not statements:
+        prompt.Prompt(connection).cmdloop("SQL over runs; .help lists what there is, Ctrl-D leaves.")
+        return
+    relation = session.run(connection, statements[0])
+    if relation is not None:
+        output.write(relation, format_, out or sys.stdout)
 
 
 @main.command()
@@ -217,11 +221,11 @@ def sql(arguments: tuple[str, ...], format_: str, out: Path | None) -> None:
 @click.argument("run_b", type=click.Path(path_type=Path))
 def diff(run_a: Path, run_b: Path) -> None:
     """Show what differs between two runs: settings and headline figures. Exit status 1 if anything does."""
-    from pipeline.query import differences
+    from pipeline.query import diff as differences
 
     found = differences.diff(run_a, run_b)
-    click.echo(found.text(_width()))
-    sys.exit(EXIT_NO if found else 0)
+    differences.show(found, _console())
+    sys.exit(0 if found.is_none else EXIT_NO)
 
 
 @main.command()
@@ -243,8 +247,9 @@ def synth(out: Path, mix: str, **given: Any) -> None:
     from pipeline.ingest import synth as generator
 
     chosen: Any = {key: float(value) for key, value in _pairs(mix.split(",")).items()} if "=" in mix else mix
-    summary = generator.generate(out, mix=chosen, **{key: value for key, value in given.items() if value is not None})
-    click.echo("\n".join(summary.lines()))
+    made = generator.generate(out, mix=chosen, **{key: value for key, value in given.items() if value is not None})
+    tokens = f"{made.input_tokens:,} tokens in, {made.output_tokens:,} out"
+    click.echo(f"{out}: {made.requests:,} requests over {made.span_us / 1e6:,.0f} s, {tokens} (replayable)")
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:
@@ -257,10 +262,12 @@ def _pairs(texts: Iterable[str]) -> dict[str, str]:
     return pairs
 
 
-def _report_folder(out: Path | None) -> Path:
+def _report_folder(runs: Sequence[Path], out: Path | None) -> Path:
     import datetime
 
-    return out or Path("reports") / "out" / datetime.date.today().isoformat()
+    from pipeline import report
+
+    return out or report.default_folder(runs, datetime.date.today())
 
 
 def _width() -> int:

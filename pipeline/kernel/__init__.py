@@ -22,4 +22,4 @@ def _cache_folder() -> Path:
 
 
 CACHE_FOLDER = _cache_folder()
-numba.config.CACHE_DIR = str(CACHE_FOLDER)
+setattr(numba.config, "CACHE_DIR", str(CACHE_FOLDER))  # noqa: B010  (mypy does not know the attribute)

@@ -4,9 +4,8 @@ Strictly in queue order: a head that does not fit blocks all behind it. Source: 
 Scheduler.schedule (waiting part) and KVCacheManager.allocate_slots.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import block_pool, commit, prefix_index, seats, step_time, wait_queue
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import ADMITTED, NONE, RESUMED
 
 

@@ -6,9 +6,8 @@ because a request served early in the pass may still lose everything to a more u
 Source: vLLM 0.33, Scheduler.schedule (running part).
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import commit, decoders, preemption, seats, step_time
+from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import CONTINUED, DECODE, ENDING, NONE, PREFILL
 
 
@@ -74,7 +73,7 @@ def _wanted(this, engine):
 
 @inlined
 def _computed(this, engine):
-    return this.base + engine.ticks if this.state == DECODE else this.computed_tokens
+    return this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
 
 
 @inlined
@@ -110,8 +109,8 @@ def _count(requests, slots, phases, calendar, flights, promoted, decisions, gaps
 
 @inlined
 def _pass_over(requests, flights, this, engine):
-    """A decoding request gets no token: its base falls back by the tick that is about to come."""
-    this.base -= 1
+    """A decoding request gets no token: its origin falls back by the tick that is about to come."""
+    this.origin -= 1
     if this.gap_step == NONE:
         this.gap_step = engine.steps - 1
         this.gap_ns = engine.gpu_free_ns

@@ -8,9 +8,9 @@ Source of the order: vLLM 0.33, FreeKVCacheBlockQueue and BlockPool.
 """
 
 import numpy as np
-from pipeline.kernel.compile import compiled, inlined
 
 from pipeline.kernel import prefix_index
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE
 
 

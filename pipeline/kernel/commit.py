@@ -4,9 +4,8 @@ Asynchronous scheduling keeps two steps in flight: what a step sampled is delive
 leaves, when the step is collected, one decision later than it would be synchronously.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import decoders, seats, step_time, wait_queue
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import DECODE, DONE, ENDING, LOST, NONE, RUNNING, TIMED_OUT
 
 
@@ -117,7 +116,7 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engin
         if request.life == RUNNING:
             # Tokens that were in flight when their block was filled have names now.
             this = slots[request.slot]
-            computed_tokens = this.base + engine.ticks if this.state == DECODE else this.computed_tokens
+            computed_tokens = this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
             seats.register(slots, tables, blocks, index, hashes, request.slot, computed_tokens, engine)
         if request.ending:
             if request.life == RUNNING:

@@ -8,7 +8,11 @@ operations around most uses of an array: without them a replay of decoding reque
 the time. Division by zero cannot happen, so no function has an error path.
 """
 
+from typing import Any
+
 from numba import njit
 
-compiled = njit(cache=True, error_model="numpy", nogil=True, _nrt=False)
-inlined = njit(cache=True, error_model="numpy", forceinline=True, _nrt=False)
+_OPTIONS: dict[str, Any] = {"cache": True, "error_model": "numpy", "_nrt": False}
+
+compiled = njit(nogil=True, **_OPTIONS)
+inlined = njit(forceinline=True, **_OPTIONS)

@@ -1,17 +1,16 @@
 """Decoding requests, kept up to date without touching them.
 
-`engine.ticks` counts decisions. A request that decodes has `base + ticks` tokens in KV, so a tick moves
+`engine.ticks` counts decisions. A request that decodes has `origin + ticks` tokens in KV, so a tick moves
 all of them at once. Two groupings say in advance who has something to do at a tick:
 
 * `phases[t % block_size]`: those whose tokens fill their blocks exactly at tick t, so that they need one
   more; by order of admission, as blocks are handed out in that order;
 * `calendar[t]`: those whose last token is sampled at tick t (a ring of heads).
 
-A decision that passes over some of them gives them a smaller base and sorts them in again.
+A decision that passes over some of them gives them a smaller origin and sorts them in again.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import DECODE, NONE
 
 
@@ -21,7 +20,7 @@ def join(slots, phases, calendar, slot, computed_tokens, engine):
     this = slots[slot]
     this.state = DECODE
     this.fresh = 0
-    this.base = computed_tokens - engine.ticks
+    this.origin = computed_tokens - engine.ticks
     this.entry_tokens = computed_tokens
     engine.decoding += 1
     _enter(slots, phases, calendar, slot, engine)
@@ -31,7 +30,7 @@ def join(slots, phases, calendar, slot, computed_tokens, engine):
 def leave(slots, phases, calendar, slot, engine):
     """Take a request out of the groups and return its tokens in KV; its state is the caller's."""
     this = slots[slot]
-    group = phases[(-this.base) % engine.block_size]
+    group = phases[(-this.origin) % engine.block_size]
     if this.group_earlier == NONE:
         group.head = this.group_later
     else:
@@ -48,14 +47,14 @@ def leave(slots, phases, calendar, slot, engine):
     if this.end_later != NONE:
         slots[this.end_later].end_earlier = this.end_earlier
     engine.decoding -= 1
-    engine.base_sum -= this.base
+    engine.origin_sum -= this.origin
     engine.fresh -= this.fresh
-    return this.base + engine.ticks
+    return this.origin + engine.ticks
 
 
 @inlined
 def sort_in_again(slots, phases, calendar, engine):
-    """Rebuild both groupings after some bases changed, in order of admission."""
+    """Rebuild both groupings after some origins changed, in order of admission."""
     for phase in range(engine.block_size):
         phases[phase].head = NONE
         phases[phase].tail = NONE
@@ -65,7 +64,7 @@ def sort_in_again(slots, phases, calendar, engine):
         if slots[slot].state == DECODE:
             calendar[slots[slot].final_tick & engine.calendar_mask] = NONE
         slot = slots[slot].later
-    engine.base_sum = 0
+    engine.origin_sum = 0
     slot = engine.running_head
     while slot != NONE:
         if slots[slot].state == DECODE:
@@ -76,8 +75,8 @@ def sort_in_again(slots, phases, calendar, engine):
 @inlined
 def _enter(slots, phases, calendar, slot, engine):
     this = slots[slot]
-    engine.base_sum += this.base
-    group = phases[(-this.base) % engine.block_size]
+    engine.origin_sum += this.origin
+    group = phases[(-this.origin) % engine.block_size]
     before = group.tail
     while before != NONE and slots[before].seat > this.seat:
         before = slots[before].group_earlier
@@ -94,7 +93,7 @@ def _enter(slots, phases, calendar, slot, engine):
         slots[this.group_later].group_earlier = slot
     group.count += 1
     # After its last step it knows target_tokens, one more than it has in KV then.
-    this.final_tick = this.target_tokens - 2 - this.base
+    this.final_tick = this.target_tokens - 2 - this.origin
     day = this.final_tick & engine.calendar_mask
     this.end_earlier = NONE
     this.end_later = calendar[day]

@@ -4,9 +4,8 @@
 in the arrays. It allocates nothing.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
+from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
     DECISIONS_FULL,
     GAPS_FULL,
@@ -48,8 +47,6 @@ def run(
             return GAPS_FULL
         if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
             return DECISIONS_FULL
-        if engine.steps == engine.max_steps:
-            return MAX_STEPS
         if engine.timeout_ns != NONE:
             commit.give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine)
         wait_queue.arrive(requests, heap, engine)
@@ -85,6 +82,8 @@ def run(
             continue
         _keep_cadence(engine, step)
         commit.log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, engine, step, start_ns)
+        if engine.steps == engine.max_steps:
+            return MAX_STEPS
         if engine.in_flight == engine.depth:
             commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
 

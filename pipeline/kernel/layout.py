@@ -7,6 +7,8 @@ Requests live in a window of the trace: row `r` of the trace sits at `requests[r
 while `engine.first_row <= r < engine.loaded_rows`.
 """
 
+from typing import Any
+
 import numpy as np
 
 NONE = -1
@@ -71,7 +73,7 @@ SLOT = np.dtype(
         ("request", _i8),
         ("seat", _i8),
         ("prefix_start", _i8),
-        ("base", _i8),  # DECODE: tokens in KV minus engine.ticks
+        ("origin", _i8),  # DECODE: tokens in KV minus engine.ticks
         ("final_tick", _i8),  # DECODE: tick whose step samples the last token
         ("entry_tokens", _i8),  # DECODE: tokens in KV when it began to decode
         ("gap_step", _i8),  # last step that sampled for it if that was not the step before, else NONE
@@ -230,7 +232,7 @@ ENGINE = np.dtype(
             # decoding requests, kept without touching them
             "ticks",
             "decoding",
-            "base_sum",
+            "origin_sum",
             "fresh",
             # KV blocks
             "free_blocks",
@@ -256,6 +258,6 @@ ENGINE = np.dtype(
 )
 
 
-def records(dtype: np.dtype, n: int) -> np.ndarray:
+def records(dtype: np.dtype, n: int) -> Any:
     """Return `n` zeroed records that also answer to attribute names in plain Python."""
     return np.zeros(n, dtype).view(np.recarray)

@@ -4,9 +4,8 @@ The victim loses all its blocks, not its tokens: prompt and generated tokens are
 when it starts again, less what the prefix cache still holds. Source: vLLM 0.33, Scheduler.schedule.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import commit, decoders, seats, wait_queue
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import DECODE, LOST, NONE, PREFILL
 
 

@@ -10,8 +10,8 @@ offset of `e` in it; beyond the hashed tokens by the request itself.
 """
 
 import numpy as np
-from pipeline.kernel.compile import compiled, inlined
 
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE
 
 

@@ -1,8 +1,7 @@
 """Seats: the running list in order of admission, and the blocks of those who sit in it."""
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import block_pool, prefix_index
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE, PREFILL, RUNNING
 
 

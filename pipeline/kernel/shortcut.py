@@ -14,9 +14,8 @@ requests whose tokens in flight differ) `plan` answers no before changing anythi
 makes the visits.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
 from pipeline.kernel import batch_plan, commit, seats, step_time
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE
 
 
@@ -38,7 +37,7 @@ def plan(requests, hashes, slots, tables, blocks, index, phases, promoted, cost,
     engine.budget = engine.max_num_batched_tokens
     _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, phase, cost, engine, step)
     engine.budget = budget
-    decode_contexts = engine.base_sum + engine.decoding * (engine.ticks + 1)
+    decode_contexts = engine.origin_sum + engine.decoding * (engine.ticks + 1)
     step.scheduled += engine.decoding
     step.sampled += engine.decoding
     step.decode_tokens += engine.decoding
@@ -86,7 +85,7 @@ def _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, pha
                 requests, hashes, slots, tables, blocks, index, promoted, slot, spare, cost, engine, step
             )
             continue
-        computed_tokens = slots[slot].base + engine.ticks
+        computed_tokens = slots[slot].origin + engine.ticks
         seats.extend(slots, tables, blocks, index, slot, computed_tokens + 1, engine, step)
         delivered = computed_tokens + 2 - engine.depth
         seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)

@@ -14,7 +14,8 @@ added, one of them being zero. One float expression per step, rounded once to th
 """
 
 import numpy as np
-from pipeline.kernel.compile import compiled, inlined
+
+from pipeline.kernel.compile import inlined
 
 
 @inlined

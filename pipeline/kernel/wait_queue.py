@@ -5,8 +5,7 @@ preempted ones at the front. By priority it is a binary heap on (priority, arriv
 `earlier` of a request is its place there.
 """
 
-from pipeline.kernel.compile import compiled, inlined
-
+from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import (
     DONE,
     NONE,

@@ -15,7 +15,7 @@ import numpy as np
 from pipeline import config as config_module
 from pipeline import hardware, schema
 from pipeline.config import Config
-from pipeline.errors import ReplayStuck, TraceError
+from pipeline.errors import ReplayError, TraceError
 from pipeline.hardware import Deployment
 from pipeline.kernel import layout
 from pipeline.replay import manifest, tables
@@ -118,7 +118,7 @@ def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Prog
         elif reason in (layout.TRACE_DONE, layout.STALLED):
             break
         else:
-            raise ReplayStuck(f"the engine stopped for reason {reason} at step {engine.steps}, {engine.now_ns} ns")
+            raise ReplayError(f"the engine stopped for reason {reason} at step {engine.steps}, {engine.now_ns} ns")
         arrived = source.rows_read - (int(engine.loaded_rows) - int(engine.next_row))
         share = max(0, arrived) / max(1, source.total_rows)
         report(Progress(tally.requests, int(engine.now_ns) / 1e9, int(engine.steps), share))
@@ -162,7 +162,7 @@ def _settings(deployment: Deployment, decisions: bool) -> Settings:
 def cost(deployment: Deployment) -> StepCost:
     """Return the step time of a deployment as the kernel takes it."""
     steps = deployment.step_time
-    names = [name for name in layout.COST.names if not name.endswith("_ns")]
+    names = [name for name in layout.COST.fields or () if not name.endswith("_ns")]
     return StepCost({name: getattr(steps, name) for name in names}, np.stack([steps.g_ns, steps.g_decode_ns]))
 
 

@@ -5,6 +5,7 @@ follows the requests alive, not the length of the trace.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -87,24 +88,24 @@ class State:
     gap_rows: int = 65_536
     decision_rows: int = 1 << 20
     window: int = 1 << 10
-    requests: np.ndarray = field(init=False)
-    hashes: np.ndarray = field(init=False)
+    requests: Any = field(init=False)
+    hashes: Any = field(init=False)
     hash_end: int = field(init=False, default=0)
 
-    heap: np.ndarray = field(init=False)
-    slots: np.ndarray = field(init=False)
-    tables: np.ndarray = field(init=False)
-    blocks: np.ndarray = field(init=False)
-    index: np.ndarray = field(init=False)
-    phases: np.ndarray = field(init=False)
-    calendar: np.ndarray = field(init=False)
-    flights: np.ndarray = field(init=False)
-    promoted: np.ndarray = field(init=False)
-    steps: np.ndarray = field(init=False)
-    gaps: np.ndarray = field(init=False)
-    decisions: np.ndarray = field(init=False)
-    costs: np.ndarray = field(init=False)
-    engines: np.ndarray = field(init=False)
+    heap: Any = field(init=False)
+    slots: Any = field(init=False)
+    tables: Any = field(init=False)
+    blocks: Any = field(init=False)
+    index: Any = field(init=False)
+    phases: Any = field(init=False)
+    calendar: Any = field(init=False)
+    flights: Any = field(init=False)
+    promoted: Any = field(init=False)
+    steps: Any = field(init=False)
+    gaps: Any = field(init=False)
+    decisions: Any = field(init=False)
+    costs: Any = field(init=False)
+    engines: Any = field(init=False)
 
     def __post_init__(self) -> None:
         s = self.settings
@@ -165,7 +166,7 @@ class State:
             e[name] = NONE
 
     @property
-    def engine(self) -> np.record:
+    def engine(self) -> Any:
         """The record of scalars."""
         return self.engines[0]
 
@@ -268,23 +269,29 @@ class State:
                 continue
             if request.life == layout.RUNNING:
                 _settle_running(request, self.slots[request.slot], e, ends.get(row, NONE))
+            else:
+                request.known_tokens -= request.ending
+                request.finish_step = request.gap_step
+            if request.known_tokens <= request.input_tokens:
+                request.first_token_step = request.first_token_ns = request.finish_step = NONE
             request.outcome = layout.NEVER_FINISHED
             request.life = layout.DONE
 
 
-def _settle_running(request: np.record, slot: np.record, e: np.record, end: int) -> None:
+def _settle_running(request: Any, slot: Any, e: Any, end: int) -> None:
+    """Count the delivered tokens of a running request; finish_step becomes the step of the last of them."""
     landed = int(e.steps - e.in_flight)
-    newest = end  # newest step that sampled for it
+    newest = end if slot.gap_step == NONE else int(slot.gap_step)  # newest step that sampled for it
     if slot.state == layout.DECODE:
-        computed = int(slot.base) + int(e.ticks)
+        computed = int(slot.origin) + int(e.ticks)
         request.computed_tokens += computed - int(slot.entry_tokens)
         request.known_tokens = computed + 1
-        newest = int(e.steps) - 1 if slot.gap_step == NONE else int(slot.gap_step)
+        newest = int(e.steps) - 1 if slot.gap_step == NONE else newest
     if newest >= landed:
         since = max(int(request.first_token_step), int(slot.gap_after), landed)
         request.known_tokens -= newest - since + 1
-    if request.known_tokens <= request.input_tokens:
-        request.first_token_step = request.first_token_ns = NONE
+        newest = int(slot.gap_before) if since == int(slot.gap_after) else since - 1
+    request.finish_step = newest
 
 
 def _power_of_two(n: int) -> int:

@@ -71,7 +71,7 @@ def decisions(rows: np.ndarray, replica: int) -> pa.Table:
 
 
 def _plain(table: schema.Table, rows: np.ndarray, replica: int) -> pa.Table:
-    columns = {name: pa.array(rows[name].copy()) for name in rows.dtype.names}
+    columns = {name: pa.array(rows[name].copy()) for name in rows.dtype.names or ()}
     columns["replica"] = pa.array(np.full(len(rows), replica, np.int16))
     return _table(table, columns)
 
