@@ -85,6 +85,11 @@ def test_only_replayable_rows_are_recorded(tmp_path):
     assert got.max_tokens == [1, 2]
     assert got.note == "trace.parquet: 2 requests; 1 of 3 rows are not replayable"
     assert from_trace(tmp_path, trace("0us 5>1, 1us 6>2, 2us 7>3"), first=2).max_tokens == [1, 2]
+    rows = trace("0us 5>1, 1us 6>2").table()
+    place = rows.schema.get_field_index("after_request_id")
+    follows = rows.set_column(place, rows.schema.field(place), pa.array([None, "trace:0"]))
+    got = from_trace(tmp_path, follows)
+    assert got.note == "trace.parquet: 2 requests; 1 requests follow another one and arrive when the trace says"
     with pytest.raises(inputs.InputError, match="no replayable request"):
         from_trace(tmp_path, trace("1us 6>1 status=error"))
 

@@ -130,8 +130,8 @@ def _recorded(folder: Path, config: dict[str, Any], requests: pa.Table) -> Input
 def from_trace(path: Path, settings: dict[str, Any], first: int | None = None) -> Inputs:
     """Return the replayable requests of a trace/1 file, or the first so many of them.
 
-    All are replayed open loop, to their logged number of output tokens. Raises InputError if the file is no trace,
-    has a closed loop, or hashes that are not chained.
+    All arrive when the trace says and generate their logged number of output tokens. Raises InputError if the file
+    is no trace, has nothing to replay, or hashes that are not chained.
     """
     try:
         table = pq.read_table(path, columns=list(TRACE_COLUMNS))
@@ -144,12 +144,13 @@ def from_trace(path: Path, settings: dict[str, Any], first: int | None = None) -
         table = table.slice(0, first)
     if len(table) == 0:
         raise InputError(f"{path}: no replayable request")
-    if table["after_request_id"].null_count < len(table):
-        raise InputError(f"{path}: a closed loop (after_request_id) cannot be recorded")
     prompts, told = _Streams(path).prompts(table)
     note = f"{path.name}: {len(prompts)} requests"
     if left_out:
         note += f"; {left_out} of {rows} rows are not replayable"
+    followers = len(table) - table["after_request_id"].null_count
+    if followers:
+        note += f"; {followers} requests follow another one and arrive when the trace says"
     if told:
         note += f"; generated tokens of {told} requests count as their own although the trace names their content"
     return Inputs(
