@@ -15,10 +15,10 @@ import numpy as np
 from pipeline import config as config_module
 from pipeline import hardware, schema
 from pipeline.config import Config
-from pipeline.errors import ReplayError, TraceError
+from pipeline.errors import ConfigError, ReplayError, TraceError
 from pipeline.hardware import Deployment
 from pipeline.kernel import layout
-from pipeline.replay import manifest, tables
+from pipeline.replay import checks, manifest, tables
 from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
 from pipeline.replay.state import Settings, State, StepCost
@@ -83,6 +83,7 @@ def replay(
     state = State(_settings(deployment, decisions), cost(deployment))
     folder = RunFolder(root, run, decisions)
     try:
+        report(Progress(0, 0.0, 0, 0.0))
         tally, stalled = _run(state, source, folder, report)
         folder.finish_tables()
         replayed = time.perf_counter()
@@ -153,10 +154,19 @@ def _settings(deployment: Deployment, decisions: bool) -> Settings:
     names = [name for name in Settings.__dataclass_fields__ if name in type(engine).model_fields]
     return Settings(
         **{name: getattr(engine, name) for name in names},
-        timeout_ns=None if load.timeout_s is None else round(load.timeout_s * 1e9),
+        timeout_ns=_timeout_ns(load.timeout_s),
         queue_limit=load.queue_limit,
         decisions=decisions,
     )
+
+
+def _timeout_ns(timeout_s: float | None) -> int | None:
+    if timeout_s is None:
+        return None
+    most_s = checks.MOST_US // 10**6
+    if timeout_s > most_s:
+        raise ConfigError(f"load.timeout_s = {timeout_s:g}: must be at most {most_s} seconds, or none for never")
+    return round(timeout_s * 1e9)
 
 
 def cost(deployment: Deployment) -> StepCost:

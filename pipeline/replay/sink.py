@@ -84,6 +84,8 @@ class RunFolder:
     def __init__(self, root: Path, run_id: str, decisions: bool) -> None:
         self.final = root / run_id
         self.path = root / f".{run_id}.{os.getpid()}.partial"
+        if self.final.exists() and not (self.final / "run.json").is_file():
+            raise RunError(f"{self.final}: is there but is no finished run (no run.json in it); remove it and try again")
         try:
             root.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(root, run_id)
@@ -161,7 +163,7 @@ class RunFolder:
     def _check(self) -> None:
         if isinstance(self.error, OSError):
             reason = self.error.strerror or str(self.error)
-            raise RunError(f"{self.path}: cannot be written: {reason}; nothing was kept") from self.error
+            raise RunError(f"{self.final}: cannot be written: {reason}; nothing was kept") from self.error
         if self.error is not None:
             raise self.error
 
@@ -169,10 +171,9 @@ class RunFolder:
 def _remove_abandoned(root: Path, run_id: str) -> None:
     """Remove what killed processes of this machine left of the same run."""
     for folder in root.glob(f".{run_id}.*.partial"):
-        owner = int(folder.name.split(".")[2])
         try:
-            os.kill(owner, 0)
+            os.kill(int(folder.name.split(".")[2]), 0)
         except ProcessLookupError:
             shutil.rmtree(folder, ignore_errors=True)
-        except PermissionError:
-            continue
+        except (PermissionError, ValueError, OverflowError):
+            continue  # somebody else's, or not ours at all
