@@ -85,7 +85,7 @@ class RunFolder:
         self.final = root / run_id
         self.path = root / f".{run_id}.{os.getpid()}.partial"
         if self.final.exists() and not (self.final / "run.json").is_file():
-            raise RunError(f"{self.final}: is there but is no finished run (no run.json in it); remove it and try again")
+            raise RunError(f"{self.final}: is there and no finished run (it has no run.json); remove it")
         try:
             root.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(root, run_id)

@@ -104,8 +104,8 @@ class Source:
             scaled_ns = np.rint(arrival_ns / self.rate_scale)
             if scaled_ns[-1] > 1000 * checks.MOST_US:
                 raise ConfigError(
-                    f"load.rate_scale = {self.rate_scale:g}: stretches the trace beyond {checks.MOST_US:,} microseconds; "
-                    "use a larger one"
+                    f"load.rate_scale = {self.rate_scale:g}: stretches the trace to more than {checks.MOST_US:,} "
+                    "microseconds; use a larger one"
                 )
             arrival_ns = scaled_ns.astype(np.int64)
         lists = table["prefix_hashes"].combine_chunks()
