@@ -27,7 +27,7 @@ class QueryError(ServecastError):
     """A query file or a statement is wrong."""
 
 
-class ReplayStuck(ServecastError):
+class ReplayError(ServecastError):
     """The engine stopped for a reason that a correct engine never has."""
 
     exit_code = 3

@@ -1,0 +1,294 @@
+"""The command line: verbs, each of which imports what it needs when it is called."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from pipeline import __version__
+from pipeline.errors import ServecastError
+
+EXIT_NO, EXIT_INPUT, EXIT_FAULT, EXIT_INTERRUPTED = 1, 2, 3, 130
+
+_LOGS = click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE_OR_LOG...")
+_READING = (
+    click.option("--format", "format_", metavar="F", help="Format of the log; found from its content if not given."),
+    click.option("--read-option", multiple=True, metavar="KEY=VALUE", help="What the log does not state."),
+    click.option(
+        "--spread-ticks",
+        type=click.IntRange(min=0),
+        metavar="SEED",
+        help="Spread arrivals inside the ticks of a coarse clock, by this seed; literal times if not given.",
+    ),
+)
+
+
+def _reading(command: Any) -> Any:
+    for option in reversed(_READING):
+        command = option(command)
+    return command
+
+
+class _Group(click.Group):
+    """A group whose errors are one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ServecastError as error:
+            _stop(str(error), error.exit_code)
+        except KeyboardInterrupt:
+            _stop("interrupted; nothing half-written was kept", EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(EXIT_INPUT)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if os.environ.get("SERVECAST_DEBUG"):
+                raise
+            # The text of an unforeseen error may quote a log, so only its kind and place are shown.
+            place = _place(error)
+            _stop(f"internal fault: {type(error).__name__} at {place}; SERVECAST_DEBUG=1 shows all", EXIT_FAULT)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="servecast")
+def main() -> None:
+    """Replay the request log of an LLM service through an exact model of its engine.
+
+    Exit status: 0 done; 1 the answer is no (SLO missed, differences found); 2 unusable input or
+    arguments; 3 internal fault.
+    """
+
+
+@main.command()
+@_LOGS
+@_reading
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), help="Trace to write; LOG.parquet in this folder if not given."
+)
+def ingest(
+    logs: tuple[Path, ...],
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    out: Path | None,
+) -> None:
+    """Turn logs into a trace.
+
+    Records that cannot be used go to X.rejects.parquet beside the trace X.parquet, with row and reason.
+    """
+    from pipeline.ingest import ingest as read_logs
+
+    out = out or Path(logs[0].name.split(".")[0] + ".parquet")
+    summary = read_logs(
+        list(logs), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks, out=out
+    )
+    click.echo("\n".join(summary.lines(_width())))
+
+
+@main.command()
+@_LOGS
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
+@_reading
+@click.option("--decisions", is_flag=True, help="Also write one row per step and request (slow, large).")
+@click.option("--report", "with_report", is_flag=True, help="Also write the report page.")
+@click.option(
+    "--require-slo",
+    type=click.FloatRange(0, 1),
+    metavar="SHARE",
+    help="Exit with 1 if a smaller share of the requests keeps the SLO.",
+)
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of runs."
+)
+def replay(
+    logs: tuple[Path, ...],
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    where: str | None,
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    decisions: bool,
+    with_report: bool,
+    require_slo: float | None,
+    out: Path,
+) -> None:
+    """Replay a trace or a log; print the run folder and a summary.
+
+    A log is read once into OUT/traces/. A run that was made before is found, not repeated.
+    Settings come from --config, then --engine-args, then --set; a later one wins. `servecast
+    settings` lists them with units and defaults.
+    """
+    from pipeline import config
+    from pipeline.replay import terminal
+    from pipeline.replay.prepare import prepare
+
+    settings = config.load(config_path, overrides, engine_args)
+    trace = prepare(
+        list(logs),
+        out,
+        format=format_,
+        read_options=_pairs(read_option),
+        spread_ticks=spread_ticks,
+        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
+    )
+    run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
+    _summarise(run, made, with_report, require_slo)
+
+
+def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | None) -> None:
+    from pipeline import report
+
+    if not made:
+        click.echo(f"This run was made before: {run}")
+    click.echo(report.summary_lines(run))
+    if with_report:
+        page, *_ = report.write([run], _report_folder([run], None))
+        click.echo(f"Report: {page}")
+    if require_slo is not None:
+        from pipeline.query import session
+
+        share = session.answer(session.open([run]), "headline")["slo_share"][0]
+        if share is None or share < require_slo:
+            shown = "unknown" if share is None else f"{share:.2%}"
+            click.echo(f"SLO missed: {shown} of the requests keep it, {require_slo:.2%} are required", err=True)
+            sys.exit(EXIT_NO)
+
+
+@main.command()
+def settings() -> None:
+    """List every setting of replay.toml with its default and unit."""
+    from rich.table import Table
+
+    from pipeline import config
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("setting", no_wrap=True)
+    table.add_column("default", no_wrap=True)
+    table.add_column("meaning")
+    for key, default, meaning in config.describe_fields():
+        table.add_row(key, default, meaning)
+    _console().print(table)
+
+
+@main.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Folder to write to.  [default: reports/out/DATE/RUN]")
+def report(runs: tuple[Path, ...], out: Path | None) -> None:
+    """Write an HTML page, a Markdown summary and PNG charts for each run."""
+    from pipeline import report as reports
+
+    for path in reports.write(list(runs), _report_folder(runs, out)):
+        if path.suffix in (".html", ".md"):
+            click.echo(path)
+
+
+@main.command()
+@click.argument("arguments", nargs=-1, metavar='[RUN...] ["SELECT ..."]')
+@click.option(
+    "--format", "format_", default="table", show_default=True, metavar="table|csv|json|parquet", help="Shape."
+)
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Write the answer to a file.")
+def sql(arguments: tuple[str, ...], format_: str, out: Path | None) -> None:
+    """Ask runs in SQL; a prompt where no statement is given, the newest run of runs/ where none is named."""
+    from pipeline.query import output, prompt, runs, session
+
+    folders = [Path(text) for text in arguments if Path(text).is_dir()]
+    statements = [text for text in arguments if not Path(text).is_dir()]
+    if len(statements) > 1:
+        raise click.UsageError(f"{statements[0]}: is no run folder; name runs first, then one statement in quotes")
+    connection = session.open(folders or [runs.newest(Path("runs"))])
+    if not statements:
+        prompt.Prompt(connection).cmdloop("SQL over runs; .help lists what there is, Ctrl-D leaves.")
+        return
+    relation = session.run(connection, statements[0])
+    if relation is not None:
+        output.write(relation, format_, out or sys.stdout)
+
+
+@main.command()
+@click.argument("run_a", type=click.Path(path_type=Path))
+@click.argument("run_b", type=click.Path(path_type=Path))
+def diff(run_a: Path, run_b: Path) -> None:
+    """Show what differs between two runs: settings and headline figures. Exit status 1 if anything does."""
+    from pipeline.query import diff as differences
+
+    found = differences.diff(run_a, run_b)
+    differences.show(found, _console())
+    sys.exit(0 if found.is_none else EXIT_NO)
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of all chance.")
+@click.option("--start", metavar="TIME", help="Start of the window, ISO 8601 with offset.")
+@click.option("--duration-s", type=click.FloatRange(min=0, min_open=True), help="Length of the window, seconds.")
+@click.option("--requests", type=click.FloatRange(min=0, min_open=True), help="Expected number of requests.")
+@click.option("--requests-per-s", type=click.FloatRange(min=0, min_open=True), help="Mean rate instead of a number.")
+@click.option(
+    "--mix", default="bank", show_default=True, metavar="PROFILE", help="bank, reasoning, or chat=0.6,batch=0.4."
+)
+@click.option("--model", help="Model name written into the trace.")
+def synth(out: Path, mix: str, **given: Any) -> None:
+    """Write a synthetic trace: by default the one that `make replay` uses.
+
+    The same arguments give the same bytes.
+    """
+    from pipeline.ingest import synth as generator
+
+    chosen: Any = {key: float(value) for key, value in _pairs(mix.split(",")).items()} if "=" in mix else mix
+    made = generator.generate(out, mix=chosen, **{key: value for key, value in given.items() if value is not None})
+    tokens = f"{made.input_tokens:,} tokens in, {made.output_tokens:,} out"
+    click.echo(f"{out}: {made.requests:,} requests over {made.span_us / 1e6:,.0f} s, {tokens} (replayable)")
+
+
+def _pairs(texts: Iterable[str]) -> dict[str, str]:
+    pairs = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise click.UsageError(f"{text}: must be key=value")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _report_folder(runs: Sequence[Path], out: Path | None) -> Path:
+    import datetime
+
+    from pipeline import report
+
+    return out or report.default_folder(runs, datetime.date.today())
+
+
+def _width() -> int:
+    import shutil
+
+    return min(shutil.get_terminal_size((80, 24)).columns, 100)
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(width=_width() if not sys.stdout.isatty() else None, highlight=False)
+
+
+def _place(error: BaseException) -> str:
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    return "unknown" if frame is None else f"{Path(frame.tb_frame.f_code.co_filename).name}:{frame.tb_lineno}"
+
+
+def _stop(message: str, status: int) -> NoReturn:
+    click.echo(f"servecast: {message}", err=True)
+    sys.exit(status)

@@ -1,0 +1,339 @@
+"""One deployment: what a config comes to on its hardware, with vLLM's defaults filled in and its refusals repeated."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.config import Config, Engine, check_batch_limits
+from pipeline.errors import ConfigError
+from pipeline.hardware import catalogue, kv_capacity, step_time
+from pipeline.hardware.catalogue import Gpu, Model
+from pipeline.hardware.kv_capacity import Memory
+from pipeline.hardware.step_time import StepTime
+
+AUTO_LENGTH = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Deployment:
+    """Everything a replay needs to know about engine and hardware; no value is left open."""
+
+    config: Config  # every None of [engine] and [hardware] replaced, ids in place of aliases
+    gpu: Gpu
+    model: Model
+    tensor_parallel_size: int
+    weight_dtype: str
+    kv_cache_dtype: str
+    memory: Memory  # of one accelerator, as vLLM would measure it
+    block_size: int
+    num_gpu_blocks: int  # null block included: one less can hold tokens
+    max_model_len: int
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_num_active_seqs: int
+    weights_gib: float  # of one accelerator
+    overhead_gib: float  # of one accelerator: activation, non-torch, CUDA graphs
+    kv_gib: float  # of one accelerator: what the blocks take
+    kv_bytes_per_token_per_gpu: int
+    kv_bytes_per_token: int  # over all accelerators, copies included
+    kv_tokens: int  # num_gpu_blocks x block_size, the figure vLLM logs
+    step_time: StepTime
+    step_overhead_ms: float
+    frontend_ms: float
+    warnings: tuple[str, ...]
+    unmodelled: tuple[str, ...]
+
+
+def resolve(config: Config) -> Deployment:
+    """Fill in what a config leaves open and check it as vLLM does at start.
+
+    Raises ConfigError for an unknown name, a dtype the accelerator lacks, a tensor parallel size that does not divide
+    the heads, a model or a context that does not fit; the message says what would work.
+    """
+    engine, hardware = config.engine, config.hardware
+    gpu = catalogue.gpu(hardware.gpu)
+    model, implied_dtype = catalogue.model(hardware.model)
+    tp = engine.tensor_parallel_size
+    weight_dtype = _weight_dtype(hardware.weight_dtype, implied_dtype, gpu, model)
+    kv_cache_dtype = _kv_cache_dtype(hardware.kv_cache_dtype, weight_dtype, model)
+    _check_tensor_parallel(model, tp)
+    asked_length = _asked_length(engine, model)
+    tokens, seqs = _batch_limits(engine, gpu, asked_length)
+
+    memory = _memory(config, gpu, model, weight_dtype, kv_cache_dtype, tokens, seqs)
+    _check_fits(config, gpu, model, weight_dtype, kv_cache_dtype, memory, tokens, seqs)
+    blocks = engine.num_gpu_blocks or memory.num_gpu_blocks
+    length = _fitting_length(engine, model, asked_length, blocks)
+    if engine.max_model_len == AUTO_LENGTH:
+        tokens, seqs = _batch_limits(engine, gpu, length)
+
+    step_overhead_ms = hardware.step_overhead_ms
+    if step_overhead_ms is None:
+        step_overhead_ms = catalogue.overhead_ms("step_moe" if model.experts else "step_dense", tp)
+    frontend_ms = catalogue.overhead_ms("frontend", tp) if hardware.frontend_ms is None else hardware.frontend_ms
+    steps = step_time.build(
+        gpu,
+        model,
+        tensor_parallel_size=tp,
+        weight_dtype=weight_dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        step_overhead_ms=step_overhead_ms,
+        max_tokens=tokens + seqs,
+    )
+    active = min(engine.max_num_active_seqs or seqs, seqs)
+    resolved = _resolved_config(
+        config,
+        engine={
+            "num_gpu_blocks": blocks,
+            "max_model_len": length,
+            "max_num_batched_tokens": tokens,
+            "max_num_seqs": seqs,
+            "max_num_active_seqs": active,
+        },
+        hardware={
+            "gpu": gpu.id,
+            "model": model.id,
+            "weight_dtype": weight_dtype,
+            "kv_cache_dtype": kv_cache_dtype,
+            "step_overhead_ms": step_overhead_ms,
+            "frontend_ms": frontend_ms,
+        },
+    )
+    return Deployment(
+        config=resolved,
+        gpu=gpu,
+        model=model,
+        tensor_parallel_size=tp,
+        weight_dtype=weight_dtype,
+        kv_cache_dtype=kv_cache_dtype,
+        memory=memory,
+        block_size=engine.block_size,
+        num_gpu_blocks=blocks,
+        max_model_len=length,
+        max_num_batched_tokens=tokens,
+        max_num_seqs=seqs,
+        max_num_active_seqs=active,
+        weights_gib=memory.weights_gib,
+        overhead_gib=memory.overhead_gib,
+        kv_gib=blocks * engine.block_size * memory.kv_bytes_per_token / kv_capacity.GIB,
+        kv_bytes_per_token_per_gpu=memory.kv_bytes_per_token,
+        kv_bytes_per_token=memory.kv_bytes_per_token * tp,
+        kv_tokens=blocks * engine.block_size,
+        step_time=steps,
+        step_overhead_ms=step_overhead_ms,
+        frontend_ms=frontend_ms,
+        warnings=tuple(_warnings(engine, gpu, model, kv_cache_dtype, memory, blocks, length, steps)),
+        unmodelled=config.unmodelled,
+    )
+
+
+def describe(deployment: Deployment) -> dict[str, Any]:
+    """Return the `hardware` object of run.json: names, memory per accelerator in GiB, blocks, step-time terms in ms."""
+    steps, memory = deployment.step_time, deployment.memory
+    return {
+        "gpu": deployment.gpu.id,
+        "gpu_name": deployment.gpu.name,
+        "model": deployment.model.id,
+        "tensor_parallel_size": deployment.tensor_parallel_size,
+        "weight_dtype": deployment.weight_dtype,
+        "kv_cache_dtype": deployment.kv_cache_dtype,
+        "gpu_memory_gib": deployment.gpu.memory_gib,
+        "usable_gib": memory.usable_gib,
+        "weights_gib": deployment.weights_gib,
+        "overhead_gib": deployment.overhead_gib,
+        "overhead_parts_gib": {
+            "activation": memory.activation_gib,
+            "non_torch": memory.non_torch_gib,
+            "cuda_graphs": memory.cuda_graphs_gib,
+        },
+        "kv_gib": deployment.kv_gib,
+        "kv_bytes_per_token": deployment.kv_bytes_per_token,
+        "kv_bytes_per_token_per_gpu": deployment.kv_bytes_per_token_per_gpu,
+        "num_gpu_blocks": deployment.num_gpu_blocks,
+        "kv_tokens": deployment.kv_tokens,
+        "frontend_ms": deployment.frontend_ms,
+        "step_time": {
+            "config": steps.config,
+            "estimate": steps.estimate,
+            "basis": steps.basis,
+            "error_pct": steps.error_pct,
+            "source": steps.source,
+            "terms": steps.terms_ms(),
+        },
+    }
+
+
+def default_batch_limits(gpu: Gpu) -> tuple[int, int]:
+    """Return max_num_batched_tokens and max_num_seqs that vLLM's API server chooses for this accelerator."""
+    if gpu.memory_gib >= 160:
+        return 16384, 1024
+    if gpu.memory_gib >= 70 and "a100" not in gpu.name.lower():
+        return 8192, 1024
+    return 2048, 256
+
+
+def _weight_dtype(asked: str, implied: str | None, gpu: Gpu, model: Model) -> str:
+    dtype = (implied or model.published_dtype) if asked == "auto" else asked
+    if dtype == "fp8" and gpu.fp8_tflops is None:
+        able = [other.id for other in catalogue.gpus().values() if other.fp8_tflops is not None]
+        raise ConfigError(
+            f'hardware.weight_dtype = "fp8": {gpu.id} has no FP8 arithmetic; use bf16 or w4a16, or one of '
+            f"{', '.join(able)}"
+        )
+    return dtype
+
+
+def _kv_cache_dtype(asked: str, weight_dtype: str, model: Model) -> str:
+    if asked != "auto":
+        return asked
+    candidates = (weight_dtype, model.published_dtype, "bf16")
+    return next(dtype for dtype in candidates if dtype in ("bf16", "fp16"))
+
+
+def _check_tensor_parallel(model: Model, tp: int) -> None:
+    sizes = model.tensor_parallel_sizes()
+    if tp in sizes:
+        return
+    reason = f"does not divide the {model.heads} attention heads of {model.id}"
+    if model.heads % tp == 0:
+        reason = f"neither divides the {model.kv_heads} KV heads of {model.id} nor is a multiple of them"
+    raise ConfigError(f"engine.tensor_parallel_size = {tp}: {reason}; use one of {_listed(sizes)}")
+
+
+def _asked_length(engine: Engine, model: Model) -> int:
+    if engine.max_model_len in (None, AUTO_LENGTH):
+        return model.max_context
+    assert engine.max_model_len is not None
+    if engine.max_model_len > model.max_context:
+        raise ConfigError(
+            f"engine.max_model_len = {engine.max_model_len}: {model.id} goes up to {model.max_context} tokens; "
+            "use at most that"
+        )
+    return engine.max_model_len
+
+
+def _batch_limits(engine: Engine, gpu: Gpu, model_len: int) -> tuple[int, int]:
+    """Return max_num_batched_tokens and max_num_seqs, with vLLM's corrections of its own defaults."""
+    default_tokens, default_seqs = default_batch_limits(gpu)
+    seqs = engine.max_num_seqs or default_seqs
+    tokens = engine.max_num_batched_tokens
+    if tokens is None:
+        tokens = default_tokens if engine.enable_chunked_prefill else max(model_len, default_tokens)
+        tokens = min(tokens, seqs * model_len)
+    if engine.max_num_seqs is None:
+        seqs = min(seqs, tokens)
+    try:
+        check_batch_limits(tokens, seqs, model_len, engine.enable_chunked_prefill)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return tokens, seqs
+
+
+def _memory(
+    config: Config, gpu: Gpu, model: Model, weight_dtype: str, kv_dtype: str, tokens: int, seqs: int, **changed: int
+) -> Memory:
+    return kv_capacity.memory(
+        gpu,
+        model,
+        tensor_parallel_size=changed.get("tp", config.engine.tensor_parallel_size),
+        weight_dtype=weight_dtype,
+        kv_cache_dtype=kv_dtype,
+        gpu_memory_utilization=config.engine.gpu_memory_utilization,
+        max_num_batched_tokens=tokens,
+        max_num_seqs=seqs,
+        block_size=config.engine.block_size,
+    )
+
+
+def _check_fits(
+    config: Config, gpu: Gpu, model: Model, weight_dtype: str, kv_dtype: str, memory: Memory, tokens: int, seqs: int
+) -> None:
+    """Raise ConfigError with what would work, if weights and overhead leave no room for KV."""
+    if memory.num_gpu_blocks >= 2:
+        return
+    tp = config.engine.tensor_parallel_size
+
+    def fits(other: Gpu, dtype: str, size: int) -> bool:
+        if dtype == "fp8" and other.fp8_tflops is None:
+            return False
+        return _memory(config, other, model, dtype, kv_dtype, tokens, seqs, tp=size).num_gpu_blocks >= 2
+
+    sizes = [size for size in model.tensor_parallel_sizes() if size > tp and fits(gpu, weight_dtype, size)]
+    dtypes = [dtype for dtype in ("fp8", "w4a16") if dtype != weight_dtype and fits(gpu, dtype, tp)]
+    others = [other.id for other in catalogue.gpus().values() if other.id != gpu.id and fits(other, weight_dtype, tp)]
+    ways = [
+        f"engine.tensor_parallel_size = {_listed(sizes[:3])}" if sizes else "",
+        f"hardware.weight_dtype = {_listed(dtypes)}" if dtypes else "",
+        f"hardware.gpu = {_listed(others)}" if others else "",
+    ]
+    advice = "; or ".join(way for way in ways if way)
+    raise ConfigError(
+        f'hardware.model = "{model.id}": does not fit on {tp} x {gpu.id}: per GPU '
+        f"{memory.usable_gib:.2f} GiB usable ({config.engine.gpu_memory_utilization:g} of {gpu.memory_gib:g}), "
+        f"{memory.weights_gib:.2f} GiB weights ({weight_dtype}), {memory.overhead_gib:.2f} GiB overhead at "
+        f"{tokens} tokens and {seqs} sequences a step. "
+        + (f"What would fit: {advice}" if advice else "No size, weight type or single accelerator here fits it.")
+    )
+
+
+def _fitting_length(engine: Engine, model: Model, length: int, blocks: int) -> int:
+    """Return max_model_len; -1 becomes the longest that fits, anything else must fit as vLLM demands at start."""
+    longest = (blocks - 1) * engine.block_size
+    if engine.max_model_len == AUTO_LENGTH:
+        return min(length, longest)
+    if length > blocks * engine.block_size:
+        ways = "engine.gpu_memory_utilization or engine.tensor_parallel_size, or lower engine.max_num_seqs"
+        if engine.num_gpu_blocks is not None:
+            ways = "engine.num_gpu_blocks"
+        whose = "the model's own limit" if engine.max_model_len is None else "one sequence of that length"
+        raise ConfigError(
+            f"engine.max_model_len = {length}: {whose} does not fit in the KV cache of {blocks} blocks of "
+            f"{engine.block_size} tokens, so vLLM would refuse to start; set it to at most {longest}, or raise {ways}"
+        )
+    return length
+
+
+def _resolved_config(config: Config, engine: dict[str, Any], hardware: dict[str, Any]) -> Config:
+    return config.model_copy(
+        update={
+            "engine": config.engine.model_copy(update=engine),
+            "hardware": config.hardware.model_copy(update=hardware),
+        }
+    )
+
+
+def _warnings(
+    engine: Engine,
+    gpu: Gpu,
+    model: Model,
+    kv_dtype: str,
+    memory: Memory,
+    blocks: int,
+    length: int,
+    steps: StepTime,
+) -> list[str]:
+    found = list(steps.notes)
+    tp = engine.tensor_parallel_size
+    if model.kv_heads is not None and tp > model.kv_heads:
+        found.append(
+            f"Each of the {model.kv_heads} KV heads is kept on {tp // model.kv_heads} GPUs: beyond "
+            f"{model.kv_heads} GPUs tensor parallelism copies KV instead of dividing it."
+        )
+    if kv_dtype == "fp8" and gpu.fp8_tflops is None:
+        found.append(f"{gpu.id} has no FP8 arithmetic: FP8 KV is stored but converted on use; that time is left out.")
+    if model.sliding_window is not None:
+        found.append(f"{model.id} has sliding-window layers; all layers are treated as full attention.")
+    if engine.num_gpu_blocks is not None and engine.num_gpu_blocks > memory.num_gpu_blocks:
+        found.append(
+            f"engine.num_gpu_blocks = {engine.num_gpu_blocks} is more than the {memory.num_gpu_blocks} blocks "
+            "that fit in memory by this model's sum."
+        )
+    if length > (blocks - 1) * engine.block_size:
+        found.append(
+            f"A sequence of engine.max_model_len = {length} tokens needs every block; vLLM starts, but one block is "
+            f"never handed out, so a request beyond {(blocks - 1) * engine.block_size} tokens stalls."
+        )
+    return found
+
+
+def _listed(names: list[Any]) -> str:
+    return ", ".join(map(str, names[:-1])) + (" or " if len(names) > 1 else "") + str(names[-1])

@@ -1,0 +1,137 @@
+"""The engine's loop: vLLM 0.33's scheduler under a virtual clock.
+
+`run` goes on until an output buffer is full or the trace ends and can then be called again: all state is
+in the arrays. It allocates nothing.
+"""
+
+from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
+from pipeline.kernel.compile import compiled, inlined
+from pipeline.kernel.layout import (
+    DECISIONS_FULL,
+    GAPS_FULL,
+    MAX_STEPS,
+    NEED_TRACE,
+    NONE,
+    STALLED,
+    STEPS_FULL,
+    TRACE_DONE,
+)
+
+
+@compiled
+def run(
+    requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted,
+    steps, gaps, decisions, g_ns, cost, engine,
+):  # fmt: skip
+    """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
+
+    requests  : REQUEST[window], the loaded rows of the trace; outcomes are written here
+    hashes    : uint64[power of two], prefix hashes of the loaded rows
+    heap      : int64[window], waiting rows by priority
+    slots     : SLOT[most running requests]
+    tables    : int32[slots, blocks of one request]
+    blocks    : BLOCK[num_gpu_blocks + 1]
+    index     : int32[power of two], heads of the prefix index
+    phases    : GROUP[block_size]
+    calendar  : int32[power of two], more than a request can generate
+    flights   : FLIGHT[2]
+    promoted  : int32[slots], scratch
+    steps, gaps, decisions : STEP[], GAP[], DECISION[] output; engine.*_used rows of each are filled
+    g_ns, cost : see step_time
+    engine    : ENGINE record
+    """
+    while True:
+        if engine.steps_used == len(steps):
+            return STEPS_FULL
+        if engine.gaps_used + engine.running > len(gaps):
+            return GAPS_FULL
+        if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
+            return DECISIONS_FULL
+        if engine.timeout_ns != NONE:
+            commit.give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine)
+        wait_queue.arrive(requests, heap, engine)
+        if engine.next_row == engine.loaded_rows and not engine.trace_complete:
+            return NEED_TRACE
+        if engine.unfinished == 0:
+            if engine.in_flight > 0:  # the clients of a step in flight have all given up
+                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+            elif not _jump(requests, engine):
+                return TRACE_DONE
+            continue
+        step = steps[engine.steps_used]
+        start_ns = max(engine.now_ns, engine.gpu_free_ns)
+        _open(engine, step)
+        if not engine.shortcut or not shortcut.plan(
+            requests, hashes, slots, tables, blocks, index, phases, promoted, cost, engine, step
+        ):
+            batch_plan.serve(
+                requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted, decisions,
+                gaps, cost, engine, step,
+            )  # fmt: skip
+        if step.preempted == 0:
+            admission.admit(
+                requests, hashes, heap, slots, tables, blocks, index, promoted, decisions, cost, engine, step, start_ns
+            )
+            if not engine.held:
+                engine.bound = engine.waiting > 0
+        if step.scheduled == 0 and step.preempted == 0:
+            if engine.in_flight > 0:
+                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+            elif not _jump(requests, engine):
+                return STALLED
+            continue
+        _keep_cadence(engine, step)
+        commit.log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, engine, step, start_ns)
+        if engine.steps == engine.max_steps:
+            return MAX_STEPS
+        if engine.in_flight == engine.depth:
+            commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+
+
+@inlined
+def _jump(requests, engine):
+    """Move the clock to the next event that is known; return whether there is one."""
+    when = wait_queue.next_event_ns(requests, engine)
+    if when == NONE:
+        return False
+    engine.now_ns = max(engine.now_ns, when)
+    return True
+
+
+@inlined
+def _open(engine, step):
+    """Begin a decision: clear its counts, settle threshold and cadence."""
+    step.context_tokens = 0
+    step.decode_context_tokens = 0
+    step.prefill_area2 = 0
+    step.scheduled = 0
+    step.sampled = 0
+    step.prefill_tokens = 0
+    step.decode_tokens = 0
+    step.admitted = 0
+    step.resumed = 0
+    step.preempted = 0
+    step.hit_tokens = 0
+    step.evicted_blocks = 0
+    step.new_blocks = 0
+    step.new_blocks_crc = 0
+    engine.chunk_ns = 0.0
+    engine.carried_prefill = 0
+    engine.gap_mark = engine.gaps_used
+    present = engine.running + engine.waiting
+    engine.step_threshold = 0
+    if engine.threshold > 0 and present > 1:
+        engine.step_threshold = engine.threshold
+        if engine.adaptive_threshold:
+            engine.step_threshold = max(engine.threshold, engine.max_num_batched_tokens // present)
+    since = engine.busy_steps + 1 - engine.last_prefill_step
+    others = engine.running > engine.prefilling
+    engine.held = since < engine.prefill_interval and others and not engine.bound
+
+
+@inlined
+def _keep_cadence(engine, step):
+    if step.scheduled > 0:
+        if engine.carried_prefill:
+            engine.last_prefill_step = engine.busy_steps + 1
+        engine.busy_steps += 1

@@ -1,0 +1,263 @@
+"""What a row is: the record types of the engine's state, and the names of its states.
+
+State is a few structured arrays, one per table, and one record of scalars. Row numbers of other tables
+are plain integers, `NONE` is no row. A record is passed as `array[0]`, so a kernel changes it in place.
+
+Requests live in a window of the trace: row `r` of the trace sits at `requests[r & engine.window_mask]`
+while `engine.first_row <= r < engine.loaded_rows`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+NONE = -1
+
+# A request's place in its life. Below RUNNING it holds no blocks.
+NEW, WAITING, PREEMPTED, RUNNING, DONE = 0, 1, 2, 3, 4
+
+# What became of a request; the order is that of schema.OUTCOMES, with 0 for "not yet known".
+PENDING, FINISHED, MAX_MODEL_LEN, REJECTED, TIMED_OUT, CANCELLED, QUEUE_FULL, NEVER_FINISHED, NOT_REPLAYED = range(9)
+
+# What a running request does: compute its known tokens, generate one per step, or wait for its last
+# token to be collected.
+PREFILL, DECODE, ENDING = 0, 1, 2
+
+# Why `run` came back.
+TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEPS = range(7)
+
+# Kinds of a decision row.
+CONTINUED, ADMITTED, RESUMED, LOST = 0, 1, 2, 3
+
+_i1, _i4, _i8, _u4, _u8, _f8 = np.int8, np.int32, np.int64, np.uint32, np.uint64, np.float64
+
+REQUEST = np.dtype(
+    [
+        # from the trace
+        ("arrival_ns", _i8),
+        ("prefix_start", _i8),  # first of its hashes in the hash ring
+        ("prefix_tokens", _i4),  # leading tokens the hashes cover
+        ("prefix_block_tokens", _i4),
+        ("input_tokens", _i4),
+        ("target_tokens", _i4),  # known tokens at which it ends
+        ("priority", _i4),
+        ("end_outcome", _i1),  # outcome when it gets there
+        # its life
+        ("life", _i1),
+        ("outcome", _i1),
+        ("ending", _i1),  # its last token is in flight
+        ("slot", _i4),  # row in `slots` while it runs
+        ("known_tokens", _i4),  # prompt and tokens sampled so far, those in flight included
+        ("preemptions", _i4),
+        ("cached_tokens", _i4),  # NONE until first admitted
+        ("resumed_cached_tokens", _i8),
+        ("computed_tokens", _i8),
+        ("first_scheduled_ns", _i8),
+        ("first_token_ns", _i8),
+        ("finish_ns", _i8),
+        ("first_token_step", _i8),
+        ("finish_step", _i8),
+        ("gap_step", _i8),  # last step that sampled for it, while it waits preempted
+        ("gap_ns", _i8),  # end of that step
+        # links
+        ("earlier", _i8),  # waiting queue
+        ("later", _i8),
+        ("collect_next", _i8),  # list of what to do when a step is collected
+        ("seat", _i8),  # order of admission
+    ],
+    align=True,
+)
+
+SLOT = np.dtype(
+    [
+        ("request", _i8),
+        ("seat", _i8),
+        ("prefix_start", _i8),
+        ("origin", _i8),  # DECODE: tokens in KV minus engine.ticks
+        ("final_tick", _i8),  # DECODE: tick whose step samples the last token
+        ("entry_tokens", _i8),  # DECODE: tokens in KV when it began to decode
+        ("gap_step", _i8),  # last step that sampled for it if that was not the step before, else NONE
+        ("gap_ns", _i8),
+        ("gap_after", _i8),  # last gap noted: the step after it and the step before it
+        ("gap_before", _i8),
+        ("served_step", _i8),  # slow path: step that serves it
+        ("served_tokens", _i4),  # slow path: with so many tokens
+        ("computed_tokens", _i4),  # PREFILL, ENDING: tokens in KV
+        ("known_tokens", _i4),  # PREFILL: tokens to compute before it samples
+        ("input_tokens", _i4),
+        ("target_tokens", _i4),
+        ("prefix_tokens", _i4),
+        ("prefix_block_tokens", _i4),
+        ("blocks", _i4),  # KV blocks it holds
+        ("keyed", _i4),  # of those, leading ones in the prefix index
+        ("earlier", _i4),  # running list
+        ("later", _i4),
+        ("group_earlier", _i4),  # PREFILL: list of prefills; DECODE: list of its phase
+        ("group_later", _i4),
+        ("end_earlier", _i4),  # DECODE: list of its final tick
+        ("end_later", _i4),
+        ("state", _i1),
+        ("fresh", _i1),  # DECODE: no token in flight although it runs asynchronously
+    ],
+    align=True,
+)
+
+BLOCK = np.dtype(
+    [
+        ("older", _i4),  # idle ring
+        ("newer", _i4),
+        ("refs", _i4),
+        ("home", _i4),  # bucket of the prefix index, NONE if its content has no key
+        ("key", _u8),
+        ("chain_earlier", _i4),
+        ("chain_later", _i4),
+    ],
+    align=True,
+)
+
+GROUP = np.dtype([("head", _i4), ("tail", _i4), ("count", _i4)], align=True)
+
+FLIGHT = np.dtype([("end_ns", _i8), ("collect", _i8)], align=True)
+
+STEP = np.dtype(
+    [
+        ("step", _i8),
+        ("scheduled_ns", _i8),
+        ("start_ns", _i8),
+        ("duration_ns", _i8),
+        ("context_tokens", _i8),
+        ("decode_context_tokens", _i8),
+        ("prefill_area2", _i8),  # twice the area, to stay whole
+        ("running", _i4),
+        ("waiting", _i4),
+        ("scheduled", _i4),
+        ("sampled", _i4),
+        ("prefill_tokens", _i4),
+        ("decode_tokens", _i4),
+        ("admitted", _i4),
+        ("resumed", _i4),
+        ("preempted", _i4),
+        ("hit_tokens", _i4),
+        ("free_blocks", _i4),
+        ("cached_blocks", _i4),
+        ("evicted_blocks", _i4),
+        ("new_blocks", _i4),
+        ("new_blocks_crc", _u4),  # only under audit
+    ],
+    align=True,
+)
+
+GAP = np.dtype([("request", _i8), ("step", _i8), ("previous_step", _i8), ("gap_ns", _i8)], align=True)
+
+DECISION = np.dtype(
+    [
+        ("step", _i8),
+        ("request", _i8),
+        ("position", _i4),
+        ("scheduled_tokens", _i4),
+        ("computed_tokens", _i4),
+        ("hit_tokens", _i4),
+        ("event", _i1),
+        ("is_prefill", _i1),
+        ("samples", _i1),
+    ],
+    align=True,
+)
+
+COST = np.dtype(
+    [
+        # nanoseconds per unit, as in hardware/step_time.py
+        *((name, _f8) for name in ("c0", "c1", "L0", "L1", "D0", "D1", "D2", "D3", "D4")),
+        *((name, _f8) for name in ("P0", "P1", "P2", "P3", "P4", "P5", "mu")),
+        # whole nanoseconds of the recorded cases: a + b * tokens + c * contexts
+        ("a_ns", _i8),
+        ("b_ns", _i8),
+        ("c_ns", _i8),
+    ],
+    align=True,
+)
+
+ENGINE = np.dtype(
+    [
+        (name, _i8)
+        for name in (
+            # settings
+            "block_size",
+            "max_model_len",
+            "max_num_batched_tokens",
+            "max_active",
+            "chunked_prefill",
+            "prefix_caching",
+            "by_priority",
+            "threshold",
+            "adaptive_threshold",
+            "reserve_full_sequence",
+            "watermark_blocks",
+            "prefill_interval",
+            "depth",  # steps in flight: 1 synchronous, 2 asynchronous
+            "timeout_ns",  # NONE: clients wait for ever
+            "queue_limit",  # NONE: no limit
+            "max_steps",  # NONE: no limit
+            "shortcut",  # use the fast plan where it is exact
+            "audit",  # checksum of the blocks handed out
+            "window_mask",
+            "hash_mask",
+            "index_mask",
+            "calendar_mask",
+            # clock
+            "now_ns",
+            "gpu_free_ns",
+            "steps",  # steps logged so far
+            "in_flight",
+            # trace window
+            "first_row",
+            "next_row",  # next to arrive
+            "loaded_rows",
+            "trace_complete",
+            "deadline_row",  # first row whose deadline may be ahead
+            # requests
+            "unfinished",
+            "waiting",
+            "queue_head",
+            "queue_tail",
+            "heap_size",
+            "running",
+            "running_head",
+            "running_tail",
+            "idle_slot",
+            "seats",
+            "prefilling",
+            "prefill_head",
+            "prefill_tail",
+            # decoding requests, kept without touching them
+            "ticks",
+            "decoding",
+            "origin_sum",
+            "fresh",
+            # KV blocks
+            "free_blocks",
+            "cached_blocks",
+            # prefill cadence
+            "busy_steps",
+            "last_prefill_step",
+            "bound",
+            # the decision being taken
+            "budget",
+            "step_threshold",
+            "held",
+            "carried_prefill",
+            "steps_used",  # rows of the output buffers filled
+            "gaps_used",
+            "decisions_used",
+            "gap_mark",
+            "promotions",
+        )
+    ]
+    + [("chunk_ns", _f8)],
+    align=True,
+)
+
+
+def records(dtype: np.dtype, n: int) -> Any:
+    """Return `n` zeroed records that also answer to attribute names in plain Python."""
+    return np.zeros(n, dtype).view(np.recarray)

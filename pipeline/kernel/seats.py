@@ -1,0 +1,120 @@
+"""Seats: the running list in order of admission, and the blocks of those who sit in it."""
+
+from pipeline.kernel import block_pool, prefix_index
+from pipeline.kernel.compile import inlined
+from pipeline.kernel.layout import NONE, PREFILL, RUNNING
+
+
+@inlined
+def take(requests, slots, row, hits, engine):
+    """Seat a waiting request at the end of the running list, holding `hits` cached blocks; return its slot."""
+    slot = engine.idle_slot
+    request, this = requests[row & engine.window_mask], slots[slot]
+    engine.idle_slot = this.later
+    request.life = RUNNING
+    request.slot = slot
+    request.seat = engine.seats
+    this.request = row
+    this.seat = engine.seats
+    engine.seats += 1
+    this.prefix_start = request.prefix_start
+    this.prefix_tokens = request.prefix_tokens
+    this.prefix_block_tokens = request.prefix_block_tokens
+    this.input_tokens = request.input_tokens
+    this.target_tokens = request.target_tokens
+    this.known_tokens = request.known_tokens
+    this.gap_step = request.gap_step
+    this.gap_ns = request.gap_ns
+    this.gap_after = NONE
+    this.served_step = NONE
+    this.computed_tokens = hits * engine.block_size
+    this.blocks = hits
+    this.keyed = hits
+    this.fresh = 0
+    this.later = NONE
+    this.earlier = engine.running_tail
+    if engine.running_tail == NONE:
+        engine.running_head = slot
+    else:
+        slots[engine.running_tail].later = slot
+    engine.running_tail = slot
+    engine.running += 1
+    _join_prefills(slots, slot, engine)
+    return slot
+
+
+@inlined
+def leave(slots, tables, blocks, slot, engine):
+    """Give back seat and blocks; the request must be in no other group."""
+    this = slots[slot]
+    block_pool.release(blocks, tables[slot], this.blocks, engine)
+    this.blocks = 0
+    if this.earlier == NONE:
+        engine.running_head = this.later
+    else:
+        slots[this.earlier].later = this.later
+    if this.later == NONE:
+        engine.running_tail = this.earlier
+    else:
+        slots[this.later].earlier = this.earlier
+    engine.running -= 1
+    this.later = engine.idle_slot
+    engine.idle_slot = slot
+
+
+@inlined
+def leave_prefills(slots, slot, engine):
+    """Take a request out of the list of those that compute known tokens."""
+    this = slots[slot]
+    if this.group_earlier == NONE:
+        engine.prefill_head = this.group_later
+    else:
+        slots[this.group_earlier].group_later = this.group_later
+    if this.group_later == NONE:
+        engine.prefill_tail = this.group_earlier
+    else:
+        slots[this.group_later].group_earlier = this.group_earlier
+    engine.prefilling -= 1
+
+
+@inlined
+def blocks_short(this, tokens, engine):
+    """Return how many more blocks a request needs to hold `tokens` tokens."""
+    return max(0, (tokens + engine.block_size - 1) // engine.block_size - this.blocks)
+
+
+@inlined
+def extend(slots, tables, blocks, index, slot, tokens, engine, step):
+    """Give a request the blocks for `tokens` tokens; they must be idle."""
+    this = slots[slot]
+    more = blocks_short(this, tokens, engine)
+    if more > 0:
+        block_pool.take(blocks, index, tables[slot], more, this.blocks, engine, step)
+        this.blocks += more
+
+
+@inlined
+def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
+    """Put the full blocks among the first `tokens` tokens of a request into the prefix index."""
+    if not engine.prefix_caching:
+        return
+    this = slots[slot]
+    full = tokens // engine.block_size
+    for block in range(this.keyed, full):
+        new_key = prefix_index.key(hashes, this, this.request, block, engine)
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    this.keyed = max(this.keyed, full)
+
+
+@inlined
+def _join_prefills(slots, slot, engine):
+    this = slots[slot]
+    this.state = PREFILL
+    this.group_later = NONE
+    this.group_earlier = engine.prefill_tail
+    if engine.prefill_tail == NONE:
+        engine.prefill_head = slot
+    else:
+        slots[engine.prefill_tail].group_later = slot
+    engine.prefill_tail = slot
+    engine.prefilling += 1

@@ -1,0 +1,178 @@
+"""Wait queue: who is admitted next, and how requests come in and give up.
+
+First come, first served is a doubly linked list through the request records: new requests at the back,
+preempted ones at the front. By priority it is a binary heap on (priority, arrival, row) in `heap`, and
+`earlier` of a request is its place there.
+"""
+
+from pipeline.kernel.compile import inlined
+from pipeline.kernel.layout import (
+    DONE,
+    NONE,
+    PREEMPTED,
+    QUEUE_FULL,
+    REJECTED,
+    TIMED_OUT,
+    WAITING,
+)
+
+
+@inlined
+def push_back(requests, heap, row, engine):
+    """Add a new request."""
+    request = requests[row & engine.window_mask]
+    request.life = WAITING
+    engine.waiting += 1
+    if engine.by_priority:
+        engine.heap_size += 1
+        _sift_up(requests, heap, row, engine.heap_size - 1, engine)
+        return
+    request.later = NONE
+    request.earlier = engine.queue_tail
+    if engine.queue_tail == NONE:
+        engine.queue_head = row
+    else:
+        requests[engine.queue_tail & engine.window_mask].later = row
+    engine.queue_tail = row
+
+
+@inlined
+def push_front(requests, heap, row, engine):
+    """Add a preempted request: at the front, or in its place by priority."""
+    request = requests[row & engine.window_mask]
+    request.life = PREEMPTED
+    engine.waiting += 1
+    if engine.by_priority:
+        engine.heap_size += 1
+        _sift_up(requests, heap, row, engine.heap_size - 1, engine)
+        return
+    request.earlier = NONE
+    request.later = engine.queue_head
+    if engine.queue_head == NONE:
+        engine.queue_tail = row
+    else:
+        requests[engine.queue_head & engine.window_mask].earlier = row
+    engine.queue_head = row
+
+
+@inlined
+def head(heap, engine):
+    """Return the row that is next, or NONE if nobody waits."""
+    if engine.waiting == 0:
+        return NONE
+    return heap[0] if engine.by_priority else engine.queue_head
+
+
+@inlined
+def remove(requests, heap, row, engine):
+    """Take a waiting request out, wherever it stands."""
+    engine.waiting -= 1
+    request = requests[row & engine.window_mask]
+    if engine.by_priority:
+        engine.heap_size -= 1
+        last = heap[engine.heap_size]
+        if last != row:
+            _sift_up(requests, heap, last, _sift_down(requests, heap, last, request.earlier, engine), engine)
+        return
+    if request.earlier == NONE:
+        engine.queue_head = request.later
+    else:
+        requests[request.earlier & engine.window_mask].later = request.later
+    if request.later == NONE:
+        engine.queue_tail = request.earlier
+    else:
+        requests[request.later & engine.window_mask].earlier = request.earlier
+
+
+@inlined
+def arrive(requests, heap, engine):
+    """Hand over every request that has arrived by now, in order of arrival.
+
+    A prompt that reaches the context limit is refused by vLLM's front end; a full queue answers 429; a
+    client may have left before anybody looked.
+    """
+    while engine.next_row < engine.loaded_rows:
+        row = engine.next_row
+        request = requests[row & engine.window_mask]
+        if request.arrival_ns > engine.now_ns:
+            return
+        engine.next_row += 1
+        if request.life == DONE:
+            continue
+        if request.input_tokens >= engine.max_model_len:
+            _leave(request, REJECTED, NONE)
+        elif engine.queue_limit != NONE and engine.waiting >= engine.queue_limit:
+            _leave(request, QUEUE_FULL, request.arrival_ns)
+        elif engine.timeout_ns != NONE and request.arrival_ns + engine.timeout_ns <= engine.now_ns:
+            _leave(request, TIMED_OUT, request.arrival_ns + engine.timeout_ns)
+        else:
+            engine.unfinished += 1
+            push_back(requests, heap, row, engine)
+
+
+@inlined
+def next_event_ns(requests, engine):
+    """Return when the next request arrives or the next client gives up, NONE if neither will happen.
+
+    The next row of the trace must be loaded, or the trace complete.
+    """
+    when = NONE
+    row = engine.next_row
+    if row < engine.loaded_rows:
+        when = requests[row & engine.window_mask].arrival_ns
+    if engine.timeout_ns != NONE and engine.unfinished > 0:
+        while requests[engine.deadline_row & engine.window_mask].life == DONE:
+            engine.deadline_row += 1
+        deadline = requests[engine.deadline_row & engine.window_mask].arrival_ns + engine.timeout_ns
+        if when == NONE or deadline < when:
+            when = deadline
+    return when
+
+
+@inlined
+def _leave(request, outcome, when_ns):
+    request.life = DONE
+    request.outcome = outcome
+    request.finish_ns = when_ns
+
+
+@inlined
+def _before(requests, a, b, engine):
+    one, two = requests[a & engine.window_mask], requests[b & engine.window_mask]
+    if one.priority != two.priority:
+        return one.priority < two.priority
+    if one.arrival_ns != two.arrival_ns:
+        return one.arrival_ns < two.arrival_ns
+    return a < b
+
+
+@inlined
+def _set(requests, heap, place, row, engine):
+    heap[place] = row
+    requests[row & engine.window_mask].earlier = place
+
+
+@inlined
+def _sift_up(requests, heap, row, place, engine):
+    while place > 0:
+        parent = (place - 1) >> 1
+        if not _before(requests, row, heap[parent], engine):
+            break
+        _set(requests, heap, place, heap[parent], engine)
+        place = parent
+    _set(requests, heap, place, row, engine)
+
+
+@inlined
+def _sift_down(requests, heap, row, place, engine):
+    """Move the hole at `place` down until `row` may fill it, and return where that is."""
+    while True:
+        child = 2 * place + 1
+        if child >= engine.heap_size:
+            return place
+        if child + 1 < engine.heap_size and _before(requests, heap[child + 1], heap[child], engine):
+            child += 1
+        if not _before(requests, heap[child], row, engine):
+            return place
+        _set(requests, heap, place, heap[child], engine)
+        place = child

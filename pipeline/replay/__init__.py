@@ -1,0 +1,1 @@
+"""Replay: a trace through the engine, into a run folder."""

@@ -1,0 +1,244 @@
+"""Driver: a trace and a config into a run folder.
+
+The kernel runs until a buffer is full, the driver hands the buffer to the sink and calls it again, so a
+replay of any length needs memory for what is alive, not for what has been.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline import config as config_module
+from pipeline import hardware, schema
+from pipeline.config import Config
+from pipeline.errors import ReplayError, TraceError
+from pipeline.hardware import Deployment
+from pipeline.kernel import layout
+from pipeline.replay import manifest, tables
+from pipeline.replay.sink import RunFolder
+from pipeline.replay.source import Source
+from pipeline.replay.state import Settings, State, StepCost
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a replay is."""
+
+    requests_done: int
+    simulated_s: float
+    steps: int
+    share: float  # of the trace's rows that have arrived
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """The trace of a run and where it came from."""
+
+    path: Path
+    name: str  # as the user named it, without folders
+    digest: str
+    rejected_records: int | None = None
+    spread_ticks: int | None = None
+
+
+@dataclass(slots=True)
+class _Tally:
+    outcomes: dict[str, int] = field(default_factory=dict)
+    preemptions: int = 0
+    requests: int = 0
+
+    def add(self, rows: np.ndarray) -> None:
+        names, counts = np.unique(rows["outcome"], return_counts=True)
+        for code, count in zip(names.tolist(), counts.tolist(), strict=True):
+            name = schema.OUTCOMES[code - 1]
+            self.outcomes[name] = self.outcomes.get(name, 0) + count
+        self.preemptions += int(rows["preemptions"].sum())
+        self.requests += len(rows)
+
+
+def replay(
+    trace: TraceFile,
+    config: Config,
+    root: Path,
+    *,
+    where: str | None = None,
+    decisions: bool = False,
+    report: Callable[[Progress], None] = lambda _: None,
+) -> tuple[Path, bool]:
+    """Replay a trace and return its run folder, and whether it had to be run (else it was there already).
+
+    Raises ConfigError, TraceError, RunError; nothing is left behind then, nor after an interruption.
+    """
+    began = time.perf_counter()
+    deployment = hardware.resolve(config)
+    run = manifest.run_id(trace.digest, where, deployment.config, decisions)
+    found = manifest.find(root, run)
+    if found is not None:
+        return found, False
+    source = Source(trace.path, where, config.load.rate_scale)
+    state = State(_settings(deployment, decisions), cost(deployment))
+    folder = RunFolder(root, run, decisions)
+    try:
+        tally, stalled = _run(state, source, folder, report)
+        folder.finish_tables()
+        replayed = time.perf_counter()
+        if source.rows == 0:
+            asked = f" that meet {where}" if where else ""
+            raise TraceError(f"{trace.name}: has no requests{asked}")
+        content = _manifest(run, trace, deployment, source, state, tally, stalled, where, decisions)
+        folder.write_text("run.json", manifest.text(content))
+        folder.write_text("timing.json", manifest.text({"replay_s": round(replayed - began, 6)}))
+        return folder.keep(), True
+    except BaseException:
+        folder.discard()
+        raise
+
+
+def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Progress], None]) -> tuple[_Tally, bool]:
+    engine, tally = state.engine, _Tally()
+    while True:
+        reason = state.run()
+        if reason == layout.NEED_TRACE:
+            _write_requests(state, source, folder, tally)
+            batch = source.next()
+            if batch is None:
+                engine.trace_complete = 1
+            else:
+                state.load(batch)
+        elif reason == layout.STEPS_FULL:
+            _drain(state, folder, "steps", tables.steps)
+        elif reason == layout.GAPS_FULL:
+            _drain(state, folder, "gaps", lambda rows: tables.gaps(rows, 0))
+        elif reason == layout.DECISIONS_FULL:
+            _drain(state, folder, "decisions", lambda rows: tables.decisions(rows, 0))
+        elif reason in (layout.TRACE_DONE, layout.STALLED):
+            break
+        else:
+            raise ReplayError(f"the engine stopped for reason {reason} at step {engine.steps}, {engine.now_ns} ns")
+        arrived = source.rows_read - (int(engine.loaded_rows) - int(engine.next_row))
+        share = max(0, arrived) / max(1, source.total_rows)
+        report(Progress(tally.requests, int(engine.now_ns) / 1e9, int(engine.steps), share))
+    state.settle()
+    _write_requests(state, source, folder, tally, everything=True)
+    _drain(state, folder, "steps", tables.steps)
+    _drain(state, folder, "gaps", lambda rows: tables.gaps(rows, 0))
+    if state.settings.decisions:
+        _drain(state, folder, "decisions", lambda rows: tables.decisions(rows, 0))
+    return tally, reason == layout.STALLED
+
+
+def _drain(state: State, folder: RunFolder, table: str, build: Callable[[np.ndarray], Any]) -> None:
+    used = int(state.engine[f"{table}_used"])
+    rows = getattr(state, table)[:used].copy()
+    state.engine[f"{table}_used"] = 0
+    folder.write(table, lambda: build(rows))
+
+
+def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:
+    first = int(state.engine.first_row)
+    rows = state.take_done(everything)
+    if len(rows) == 0:
+        return
+    tally.add(rows)
+    identity = source.take_identity(len(rows))
+    folder.write("requests", lambda: tables.requests(rows, first, identity, 0))
+
+
+def _settings(deployment: Deployment, decisions: bool) -> Settings:
+    engine, load = deployment.config.engine, deployment.config.load
+    names = [name for name in Settings.__dataclass_fields__ if name in type(engine).model_fields]
+    return Settings(
+        **{name: getattr(engine, name) for name in names},
+        timeout_ns=None if load.timeout_s is None else round(load.timeout_s * 1e9),
+        queue_limit=load.queue_limit,
+        decisions=decisions,
+    )
+
+
+def cost(deployment: Deployment) -> StepCost:
+    """Return the step time of a deployment as the kernel takes it."""
+    steps = deployment.step_time
+    names = [name for name in layout.COST.fields or () if not name.endswith("_ns")]
+    return StepCost({name: getattr(steps, name) for name in names}, np.stack([steps.g_ns, steps.g_decode_ns]))
+
+
+def _manifest(
+    run: str,
+    trace: TraceFile,
+    deployment: Deployment,
+    source: Source,
+    state: State,
+    tally: _Tally,
+    stalled: bool,
+    where: str | None,
+    decisions: bool,
+) -> dict[str, Any]:
+    replayed = max(1, source.replayed)
+    first_us = source.first_us or 0
+    return {
+        "version": schema.RUN_VERSION,
+        "run_id": run,
+        "engine_version": manifest.ENGINE_VERSION,
+        "config": config_module.to_dict(deployment.config),
+        "config_digest": config_module.digest(deployment.config),
+        "decisions": decisions,
+        "trace": {
+            "path": trace.name,
+            "digest": trace.digest,
+            "rows": source.rows,
+            "replayed": source.replayed,
+            "rejected_records": trace.rejected_records,
+            "where": where,
+            "spread_ticks": trace.spread_ticks,
+            "models": {name or "(not stated)": count / replayed for name, count in sorted_items(source.models)},
+            "span_us": source.last_us - first_us,
+            "with_prefix": source.with_prefix,
+        },
+        "hardware": hardware.describe(deployment),
+        "unmodelled": [*deployment.unmodelled, *_unmodelled(source), *manifest.LEFT_OUT],
+        "warnings": [*deployment.warnings, *_warnings(source, where, stalled)],
+        "counts": {
+            "outcomes": {name: tally.outcomes[name] for name in schema.OUTCOMES if name in tally.outcomes},
+            "steps": int(state.engine.steps),
+            "preemptions": tally.preemptions,
+            "stalled": stalled,
+        },
+    }
+
+
+def sorted_items(counts: dict[str | None, int]) -> list[tuple[str | None, int]]:
+    """Return the counts, largest first, then by name."""
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
+
+
+def _unmodelled(source: Source) -> list[str]:
+    found = []
+    if source.several_samples:
+        found.append(f"{source.several_samples:,} requests ask for several samples (n > 1); one was replayed for each")
+    if source.closed_loop:
+        found.append(f"{source.closed_loop:,} requests follow another one; they arrive when the log says")
+    return found
+
+
+def _warnings(source: Source, where: str | None, stalled: bool) -> list[str]:
+    found = []
+    if len(source.models) > 1:
+        shares = ", ".join(
+            f"{name or '(not stated)'} {count / source.replayed:.1%}" for name, count in sorted_items(source.models)[:5]
+        )
+        found.append(
+            f"the trace has {len(source.models)} models ({shares}); all were replayed as the configured one"
+            + ("" if where else "; choose with --where \"model = '...'\"")
+        )
+    if source.replayed == 0:
+        found.append("no request of the trace can be replayed")
+    if stalled:
+        found.append(
+            "the engine stalled: a request that can never get its KV blocks stood first in the queue; "
+            "all behind it never finished"
+        )
+    return found

@@ -1,0 +1,44 @@
+"""Manifest: what a run is, by content.
+
+The run id is a digest of trace, filter, config and engine version, so the same run asked again is found.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pipeline import __version__, config, schema
+from pipeline.config import Config
+
+ENGINE_VERSION = f"servecast {__version__} vllm/0.33.0"
+
+LEFT_OUT = (
+    "beam search, LoRA, pipeline parallelism, sliding-window and hybrid attention",
+    "stop strings and end-of-sequence: a request generates as many tokens as the log says",
+    "time outside the engine's steps but for the constant frontend_ms",
+)
+
+
+def run_id(trace_digest: str, where: str | None, settings: Config, decisions: bool) -> str:
+    """Return 16 hex digits that name a run."""
+    parts = {
+        "trace": trace_digest,
+        "where": where,
+        "config": config.digest(settings),
+        "engine": ENGINE_VERSION,
+        "schema": schema.RUN_VERSION,
+        "decisions": decisions,
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def find(root: Path, run: str) -> Path | None:
+    """Return the folder of a finished run, or None."""
+    folder = root / run
+    return folder if (folder / "run.json").is_file() else None
+
+
+def text(content: dict[str, Any]) -> str:
+    """Return a manifest as JSON text, the same for the same content."""
+    return json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

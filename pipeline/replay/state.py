@@ -1,0 +1,298 @@
+"""The engine's arrays: allocated here, filled from the trace, changed only by the kernel.
+
+The trace goes through a window that grows when an unfinished request keeps it from moving on, so memory
+follows the requests alive, not the length of the trace.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pipeline.kernel import block_pool, engine, layout
+from pipeline.kernel.layout import NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the kernel needs to know of engine and clients, every default resolved."""
+
+    block_size: int  # tokens per KV block
+    num_gpu_blocks: int  # KV blocks, the null block included
+    max_model_len: int  # tokens
+    max_num_batched_tokens: int  # most tokens in one step
+    max_num_seqs: int
+    max_num_active_seqs: int | None = None
+    enable_chunked_prefill: bool = True
+    enable_prefix_caching: bool = True
+    scheduling_policy: str = "fcfs"
+    long_prefill_token_threshold: int = 0
+    long_prefill_token_threshold_adaptive: bool = False
+    scheduler_reserve_full_isl: bool = True
+    watermark: float = 0.0
+    prefill_schedule_interval: int = 1
+    async_scheduling: bool = True
+    timeout_ns: int | None = None
+    queue_limit: int | None = None
+    max_steps: int | None = None
+    shortcut: bool = True  # plan without visiting every request where that is exact
+    decisions: bool = False  # one row per step and request; every request is then visited
+    audit: bool = False  # checksums of the blocks handed out
+
+
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Step time of a batch: terms in nanoseconds by the names of kernel.layout.COST, and the table G.
+
+    g_ns : float64[2, tokens + 1] for mixed and decode-only steps
+    """
+
+    terms: dict[str, float]
+    g_ns: np.ndarray
+
+    @classmethod
+    def whole(cls, a_ns: int, b_ns: int, c_ns: int, most_tokens: int) -> "StepCost":
+        """Return the linear integer cost of the recorded cases."""
+        return cls({"a_ns": a_ns, "b_ns": b_ns, "c_ns": c_ns}, np.zeros((2, most_tokens + 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class TraceBatch:
+    """Consecutive trace rows as arrays of one length, ordered by arrival.
+
+    end_outcome : layout.FINISHED or CANCELLED, or NOT_REPLAYED for rows that never reach the engine
+    hashes      : uint64, those of row i are hashes[hash_offsets[i]:hash_offsets[i + 1]]
+    """
+
+    arrival_ns: np.ndarray
+    input_tokens: np.ndarray
+    output_tokens: np.ndarray
+    end_outcome: np.ndarray
+    priority: np.ndarray
+    prefix_tokens: np.ndarray
+    prefix_block_tokens: np.ndarray
+    hashes: np.ndarray
+    hash_offsets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)
+
+
+@dataclass(slots=True)
+class State:
+    """One engine: settings in, arrays inside."""
+
+    settings: Settings
+    cost: StepCost
+    step_rows: int = 65_536
+    gap_rows: int = 65_536
+    decision_rows: int = 1 << 20
+    window: int = 1 << 10
+    requests: Any = field(init=False)
+    hashes: Any = field(init=False)
+    hash_end: int = field(init=False, default=0)
+
+    heap: Any = field(init=False)
+    slots: Any = field(init=False)
+    tables: Any = field(init=False)
+    blocks: Any = field(init=False)
+    index: Any = field(init=False)
+    phases: Any = field(init=False)
+    calendar: Any = field(init=False)
+    flights: Any = field(init=False)
+    promoted: Any = field(init=False)
+    steps: Any = field(init=False)
+    gaps: Any = field(init=False)
+    decisions: Any = field(init=False)
+    costs: Any = field(init=False)
+    engines: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        s = self.settings
+        active = s.max_num_active_seqs or s.max_num_seqs
+        block_columns = min(-(-s.max_model_len // s.block_size), s.num_gpu_blocks)
+        self.window = _power_of_two(self.window)
+        self.requests = layout.records(layout.REQUEST, self.window)
+        self.heap = np.zeros(self.window, np.int64)
+        self.hashes = np.zeros(self.window, np.uint64)
+        self.slots = layout.records(layout.SLOT, active)
+        self.slots.later[:] = np.append(np.arange(1, active), NONE)
+        self.tables = np.zeros((active, block_columns), np.int32)
+        self.blocks = layout.records(layout.BLOCK, s.num_gpu_blocks + 1)
+        block_pool.fill(self.blocks)
+        self.index = np.full(_power_of_two(2 * s.num_gpu_blocks), NONE, np.int32)
+        self.phases = layout.records(layout.GROUP, s.block_size)
+        self.phases.head[:] = NONE
+        self.phases.tail[:] = NONE
+        self.calendar = np.full(_power_of_two(s.max_model_len + 2), NONE, np.int32)
+        self.flights = layout.records(layout.FLIGHT, 2)
+        self.flights.collect[:] = NONE
+        self.promoted = np.zeros(active, np.int32)
+        self.steps = layout.records(layout.STEP, self.step_rows)
+        self.gaps = layout.records(layout.GAP, max(self.gap_rows, 2 * active))
+        self.decisions = layout.records(layout.DECISION, max(self.decision_rows, 4 * active) if s.decisions else 0)
+        self.costs = layout.records(layout.COST, 1)
+        for name, value in {"mu": 1.0, **self.cost.terms}.items():
+            self.costs[name] = value
+        self.engines = layout.records(layout.ENGINE, 1)
+        self._set_up_engine(active)
+
+    def _set_up_engine(self, active: int) -> None:
+        s, e = self.settings, self.engines[0]
+        for name in ("block_size", "max_model_len", "max_num_batched_tokens"):
+            e[name] = getattr(s, name)
+        e.max_active = active
+        e.chunked_prefill = s.enable_chunked_prefill
+        e.prefix_caching = s.enable_prefix_caching
+        e.by_priority = s.scheduling_policy == "priority"
+        e.threshold = s.long_prefill_token_threshold
+        e.adaptive_threshold = s.long_prefill_token_threshold_adaptive
+        e.reserve_full_sequence = s.scheduler_reserve_full_isl
+        e.watermark_blocks = int(s.watermark * s.num_gpu_blocks)
+        e.prefill_interval = s.prefill_schedule_interval
+        e.last_prefill_step = -s.prefill_schedule_interval
+        e.depth = 2 if s.async_scheduling else 1
+        e.timeout_ns = NONE if s.timeout_ns is None else s.timeout_ns
+        e.queue_limit = NONE if s.queue_limit is None else s.queue_limit
+        e.max_steps = NONE if s.max_steps is None else s.max_steps
+        e.shortcut = s.shortcut and not s.decisions
+        e.audit = s.audit
+        e.window_mask = self.window - 1
+        e.hash_mask = len(self.hashes) - 1
+        e.index_mask = len(self.index) - 1
+        e.calendar_mask = len(self.calendar) - 1
+        e.free_blocks = s.num_gpu_blocks - 1
+        for name in ("queue_head", "queue_tail", "running_head", "running_tail", "prefill_head", "prefill_tail"):
+            e[name] = NONE
+
+    @property
+    def engine(self) -> Any:
+        """The record of scalars."""
+        return self.engines[0]
+
+    def run(self) -> int:
+        """Let the kernel go on; return its reason to stop (layout.TRACE_DONE and following)."""
+        return engine.run(
+            self.requests,
+            self.hashes,
+            self.heap,
+            self.slots,
+            self.tables,
+            self.blocks,
+            self.index,
+            self.phases,
+            self.calendar,
+            self.flights,
+            self.promoted,
+            self.steps,
+            self.gaps,
+            self.decisions,
+            self.cost.g_ns,
+            self.costs[0],
+            self.engines[0],
+        )
+
+    def load(self, batch: TraceBatch) -> None:
+        """Append trace rows to the window, which grows if it must."""
+        e, n = self.engine, len(batch)
+        first, last = int(e.loaded_rows), int(e.loaded_rows) + n
+        self._make_room(last - int(e.first_row), len(batch.hashes))
+        rows = layout.records(layout.REQUEST, n)
+        rows.arrival_ns = batch.arrival_ns
+        rows.prefix_start = self.hash_end + batch.hash_offsets[:-1]
+        rows.prefix_tokens = batch.prefix_tokens
+        rows.prefix_block_tokens = np.maximum(batch.prefix_block_tokens, 1)
+        rows.input_tokens = batch.input_tokens
+        rows.known_tokens = batch.input_tokens
+        whole = batch.input_tokens.astype(np.int64) + batch.output_tokens
+        rows.target_tokens = np.minimum(whole, self.settings.max_model_len)
+        rows.priority = batch.priority
+        rows.end_outcome = np.where(whole > self.settings.max_model_len, layout.MAX_MODEL_LEN, batch.end_outcome)
+        for name in ("cached_tokens", "first_scheduled_ns", "first_token_ns", "finish_ns", "first_token_step"):
+            rows[name] = NONE
+        rows.finish_step = NONE
+        rows.gap_step = NONE
+        out = batch.end_outcome == layout.NOT_REPLAYED
+        rows.life[out] = layout.DONE
+        rows.outcome[out] = layout.NOT_REPLAYED
+        self.requests[np.arange(first, last) & (self.window - 1)] = rows
+        places = np.arange(self.hash_end, self.hash_end + len(batch.hashes)) & (len(self.hashes) - 1)
+        self.hashes[places] = batch.hashes
+        self.hash_end += len(batch.hashes)
+        e.loaded_rows = last
+
+    def _make_room(self, rows: int, new_hashes: int) -> None:
+        e = self.engine
+        if rows > self.window:
+            old, alive = self.requests, np.arange(int(e.first_row), int(e.loaded_rows))
+            self.requests = layout.records(layout.REQUEST, _power_of_two(rows))
+            self.requests[alive & (len(self.requests) - 1)] = old[alive & (self.window - 1)]
+            self.window = len(self.requests)
+            self.heap = np.append(self.heap, np.zeros(self.window - len(self.heap), np.int64))
+            e.window_mask = self.window - 1
+        first_hash = self.hash_end
+        if e.loaded_rows > e.first_row:
+            first_hash = int(self.requests[int(e.first_row) & (self.window - 1)].prefix_start)
+        if self.hash_end - first_hash + new_hashes > len(self.hashes):
+            old_hashes, alive = self.hashes, np.arange(first_hash, self.hash_end)
+            self.hashes = np.zeros(_power_of_two(len(alive) + new_hashes), np.uint64)
+            self.hashes[alive & (len(self.hashes) - 1)] = old_hashes[alive & (len(old_hashes) - 1)]
+            e.hash_mask = len(self.hashes) - 1
+
+    def take_done(self, everything: bool = False) -> np.ndarray:
+        """Take the leading rows that are done (or all loaded ones) out of the window and return a copy."""
+        e = self.engine
+        first, arrived = int(e.first_row), int(e.loaded_rows if everything else e.next_row)
+        rows = np.arange(first, arrived) & (self.window - 1)
+        if not everything:
+            open_rows = np.flatnonzero(self.requests.life[rows] != layout.DONE)
+            rows = rows[: open_rows[0]] if len(open_rows) else rows
+        e.first_row = first + len(rows)
+        e.deadline_row = max(int(e.deadline_row), int(e.first_row))
+        return self.requests[rows]
+
+    def settle(self) -> None:
+        """After the last step: state what the requests that never finished have got.
+
+        Where the run was cut short, tokens of steps still in flight have reached nobody.
+        """
+        e, r = self.engine, self.requests
+        ends: dict[int, int] = {}  # row -> step in flight that sampled its last token
+        for step in range(int(e.steps - e.in_flight), int(e.steps)):
+            row = int(self.flights[step & 1].collect)
+            while row != NONE:
+                ends[row] = step
+                row = int(r[row & (self.window - 1)].collect_next)
+        for row in range(int(e.first_row), int(e.loaded_rows)):
+            request = r[row & (self.window - 1)]
+            if request.life == layout.DONE:
+                continue
+            if request.life == layout.RUNNING:
+                _settle_running(request, self.slots[request.slot], e, ends.get(row, NONE))
+            else:
+                request.known_tokens -= request.ending
+                request.finish_step = request.gap_step
+            if request.known_tokens <= request.input_tokens:
+                request.first_token_step = request.first_token_ns = request.finish_step = NONE
+            request.outcome = layout.NEVER_FINISHED
+            request.life = layout.DONE
+
+
+def _settle_running(request: Any, slot: Any, e: Any, end: int) -> None:
+    """Count the delivered tokens of a running request; finish_step becomes the step of the last of them."""
+    landed = int(e.steps - e.in_flight)
+    newest = end if slot.gap_step == NONE else int(slot.gap_step)  # newest step that sampled for it
+    if slot.state == layout.DECODE:
+        computed = int(slot.origin) + int(e.ticks)
+        request.computed_tokens += computed - int(slot.entry_tokens)
+        request.known_tokens = computed + 1
+        newest = int(e.steps) - 1 if slot.gap_step == NONE else newest
+    if newest >= landed:
+        since = max(int(request.first_token_step), int(slot.gap_after), landed)
+        request.known_tokens -= newest - since + 1
+        newest = int(slot.gap_before) if since == int(slot.gap_after) else since - 1
+    request.finish_step = newest
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << max(int(n) - 1, 1).bit_length()

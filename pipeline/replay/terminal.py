@@ -1,0 +1,42 @@
+"""A replay in a terminal: first compilation announced, progress shown, silent where nobody looks."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from pipeline import kernel
+from pipeline.config import Config
+from pipeline.replay import driver
+
+
+def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) -> tuple[Path, bool]:
+    """Do what `driver.replay` does, with a progress bar on stderr if that is a terminal."""
+    console = Console(file=sys.stderr)
+    if not any(kernel.CACHE_FOLDER.rglob("*.nbc")):
+        console.print("Compiling the engine, once (under a minute) ...", highlight=False)
+    columns = (
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:3.0f} %"),
+        TextColumn("{task.fields[figures]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("replay", total=1.0, figures="")
+
+        def show(progress: driver.Progress) -> None:
+            done, clock = f"{progress.requests_done:,} requests", _clock(progress.simulated_s)
+            elapsed = max(bar.tasks[0].elapsed or 0.0, 1e-3)
+            rate = f"{progress.simulated_s / elapsed:,.0f}x real time"
+            bar.update(task, completed=progress.share, figures=f"{done}, {clock} simulated, {rate}")
+
+        return driver.replay(trace, config, root, report=show, **options)
+
+
+def _clock(seconds: float) -> str:
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}:{rest // 60:02}:{rest % 60:02}"

@@ -1,0 +1,148 @@
+"""All that a report says about one run, in order, before it becomes HTML or Markdown."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.report import blocks, headline, words
+from pipeline.report.blocks import Block
+from pipeline.report.run import Run
+from pipeline.report.shapes import Figure, Nothing, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One block of the page, answered."""
+
+    id: str
+    block: Block
+    query: str
+    content: Figure | Table | Nothing
+
+    @property
+    def kind(self) -> str:
+        """One of chart, table, nothing."""
+        return {Figure: "chart", Table: "table", Nothing: "nothing"}[type(self.content)]
+
+    @property
+    def image(self) -> str:
+        """Place of the PNG beside the page."""
+        return f"charts/{self.id}.png"
+
+
+@dataclass(frozen=True, slots=True)
+class Chapter:
+    """Blocks under one heading."""
+
+    id: str
+    heading: str
+    parts: list[Part]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure at the top of the page."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """The whole report of one run."""
+
+    run: Run
+    title: str
+    setting: str
+    headline: str
+    verdict: str
+    binds: str
+    records: str
+    tiles: list[Tile]
+    chapters: list[Chapter]
+    unmodelled: list[str]
+    warnings: list[str]
+    settings: list[tuple[str, list[tuple[str, str]]]]
+
+    def figures(self) -> Iterator[tuple[Part, Figure]]:
+        """Yield every chart that there is."""
+        for chapter in self.chapters:
+            for part in chapter.parts:
+                if isinstance(part.content, Figure):
+                    yield part, part.content
+
+
+def collect(run: Run, page: blocks.Page) -> Contents:
+    """Ask every question of the page and put the answers in order."""
+    chapters = []
+    for section, shown in blocks.show(page, run):
+        parts = [Part(blocks.block_id(section, s.block), s.block, _call(s), s.content) for s in shown]
+        chapters.append(Chapter(section.id, section.heading, parts))
+    return Contents(
+        run=run,
+        title=page.title,
+        setting=headline.setting(run),
+        headline=headline.sentence(run),
+        verdict=headline.verdict(run),
+        binds=headline.what_binds(run),
+        records=headline.records(run),
+        tiles=_tiles(run),
+        chapters=chapters,
+        unmodelled=list(run.manifest.get("unmodelled") or []),
+        warnings=list(run.manifest.get("warnings") or []),
+        settings=_settings(run),
+    )
+
+
+def _call(shown: blocks.Shown) -> str:
+    """Return the answer with its parameters as `servecast sql` takes it."""
+    if not shown.params:
+        return shown.block.answer
+    given = ", ".join(f"{name} := {json.dumps(value)}" for name, value in shown.params.items())
+    return f"{shown.block.answer}({given})"
+
+
+def _tiles(run: Run) -> list[Tile]:
+    row = run.one("headline")
+    return [
+        Tile("TTFT p95", words.milliseconds(row["ttft_p95_ms"]), _median(row["ttft_p50_ms"])),
+        Tile("TPOT p95", words.milliseconds(row["tpot_p95_ms"]), _median(row["tpot_p50_ms"])),
+        Tile("E2E p95", words.milliseconds(row["e2e_p95_ms"]), _median(row["e2e_p50_ms"])),
+        Tile("within the SLO", words.share(row["slo_share"]), headline.promise(run)),
+        Tile("goodput", words.number(row["goodput_rps"]), "requests/s within the SLO"),
+        Tile("KV memory peak", words.share(row["kv_peak_share"], 0), f"mean {words.share(row['kv_mean_share'], 0)}"),
+        Tile("cache hits", words.share(row["hit_share"]), "of prompt tokens"),
+        Tile("tokens generated", words.number(row["output_tokens_per_s"]), "per second"),
+    ]
+
+
+def _median(value: float | None) -> str:
+    return f"median {words.milliseconds(value)}"
+
+
+def _settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return trace, hardware and every setting with its resolved value, as keys and texts."""
+    manifest = run.manifest
+    return [
+        ("Trace", [*_flat(manifest["trace"])]),
+        ("Hardware", [*_flat(manifest["hardware"])]),
+        ("Configuration, with every default", [*_flat(run.config)]),
+    ]
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, item in value.items():
+        if isinstance(item, dict):
+            yield from _flat(item, f"{prefix}{key}.")
+        else:
+            yield prefix + key, _setting_text(item)
+
+
+def _setting_text(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return value if isinstance(value, str) else json.dumps(value)

@@ -1,0 +1,86 @@
+"""The summary that `servecast replay` prints: at most 25 lines of 80 columns."""
+
+import io
+import textwrap
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from pipeline.report import headline, words
+from pipeline.report.run import Run
+from pipeline.report.tables import METRICS
+
+WIDTH = 80
+MOST_WARNINGS = 3
+
+_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E", "queue": "queue time"}
+
+
+def show(run: Run, console: Console) -> None:
+    """Print the summary: with emphasis on a terminal, as plain lines elsewhere."""
+    for text, style in _styled(run):
+        console.print(Text(_printable(text), style=style), soft_wrap=True)
+
+
+def plain(run: Run) -> str:
+    """Return the summary as one text without colours, with a newline at its end."""
+    out = io.StringIO()
+    show(run, Console(file=out, width=WIDTH, color_system=None, force_terminal=False))
+    return out.getvalue()
+
+
+def _printable(text: str) -> str:
+    """Return the text without the control characters that a file name or a filter may hold."""
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _styled(run: Run) -> Iterator[tuple[str, str]]:
+    for line in _wrap(headline.sentence(run)):
+        yield line, "bold"
+    for line in _wrap(f"{headline.verdict(run)} {headline.what_binds(run)}"):
+        yield line, ""
+    yield from ((line, "") for line in _percentiles(run))
+    yield from ((line, "") for line in _facts(run))
+    warnings = run.manifest.get("warnings") or []
+    for text in warnings[:MOST_WARNINGS]:
+        yield textwrap.shorten(f"warning: {text}", WIDTH, placeholder=" ..."), "yellow"
+    if len(warnings) > MOST_WARNINGS:
+        yield f"{words.plural(len(warnings) - MOST_WARNINGS, 'more warning')}: see run.json", "yellow"
+    yield f"run        {run.folder}", ""
+
+
+def _percentiles(run: Run) -> Iterator[str]:
+    rows = {r["metric"]: r for r in run.answer("latency") if r["samples"]}
+    if not rows:
+        return
+    yield f"{'':11}" + "".join(f"{name:>12}" for name in ("p50", "p90", "p95", "p99"))
+    for metric in METRICS:
+        if metric in rows and metric in _NAMES:
+            values = (words.milliseconds(rows[metric][f"{p}_ms"]) for p in ("p50", "p90", "p95", "p99"))
+            yield f"{_NAMES[metric]:11}" + "".join(f"{value:>12}" for value in values)
+
+
+def _facts(run: Run) -> Iterator[str]:
+    row, through, memory = run.one("headline"), run.one("throughput"), run.one("kv_memory")
+    say: Callable[[float | None], str] = words.number
+    yield (
+        f"throughput {say(row['completed_rps'])} requests/s, {say(row['output_tokens_per_s'])} tokens/s out; "
+        f"goodput {say(through['goodput_rps'])} requests/s"
+    )
+    yield (
+        f"KV memory  mean {words.share(memory['mean_share'])}, p95 {words.share(memory['p95_share'])}, peak "
+        f"{words.share(memory['peak_share'])}; above 90 % for {words.share(memory['above_90_share'])} of time"
+    )
+    hits = words.share(row["hit_share"])
+    yield f"cache      {hits} of prompt tokens found; {words.plural(row['preemptions'] or 0, 'preemption')}"
+    outcomes = run.manifest["counts"]["outcomes"]
+    ended = ", ".join(f"{words.count(n)} {name.replace('_', ' ')}" for name, n in outcomes.items() if n)
+    yield from _wrap(f"requests   {ended or 'none'}", indent=11)
+    rejected = run.manifest["trace"].get("rejected_records")
+    unread = "unknown" if rejected is None else words.count(rejected)
+    yield f"records    {unread} unreadable, {words.count(outcomes.get('not_replayed') or 0)} not replayed"
+
+
+def _wrap(text: str, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)

@@ -1,0 +1,111 @@
+"""KV capacity: the sum by hand, and against starts of real vLLM servers."""
+
+import csv
+import math
+import statistics
+
+import pytest
+
+from pipeline.hardware import catalogue, kv_capacity
+from tests import shared
+
+# Rows that a parameter or a weight was read off; the others are judged.
+FITTED = {
+    "lld-l31-8b": "38 bytes per logit",
+    "isim-qwen25-7b-1k": "two hidden states per token, from the difference of these two",
+    "isim-qwen25-7b-2k": "two hidden states per token, from the difference of these two",
+    "lld-gptoss20b": "MXFP4 weights of the catalogue are the ones this log states",
+}
+EXPLAINED = {
+    "isim-scout-fp8": "6.5 GiB a GPU more than any other start needs: presumably parts of the files that stay 16 bit",
+    "lld-gptoss120b": "weights, activation and KV of the log add up to 0.95 of the memory, not to the stated 0.9",
+}
+
+
+def plan(gpu="h100", model="llama-3.1-8b", **changed):
+    settings = {
+        "tensor_parallel_size": 1,
+        "weight_dtype": "bf16",
+        "kv_cache_dtype": "bf16",
+        "gpu_memory_utilization": 0.9,
+        "max_num_batched_tokens": 8192,
+        "max_num_seqs": 1024,
+    }
+    return kv_capacity.memory(catalogue.gpu(gpu), catalogue.model(model)[0], **settings | changed)
+
+
+def test_by_hand():
+    # Llama-3.1-8B on one H100 at server defaults: 38 bytes x 1024 x 128256 logits + 2 x 4096 x 2 bytes x 8192 tokens.
+    activation = (38 * 1024 * 128256 + 2 * 4096 * 2 * 8192) / 2**30
+    kv_gib = 0.9 * 79.18 - 16060522496 / 2**30 - activation - 0.13 - 32 * 0.018
+    memory = plan()
+    assert memory.activation_gib == pytest.approx(activation)
+    assert memory.kv_gib == pytest.approx(kv_gib)
+    assert memory.num_gpu_blocks == math.floor(kv_gib * 2**30 / (16 * 131072)) == 26022
+
+
+def test_forward_pass_can_be_the_peak():
+    # 16 sequences: 38 x 16 x 32000 bytes of logits are less than 3 x 11008 x 2 bytes x 8192 tokens of MLP.
+    memory = plan(model="llama-2-7b", max_num_seqs=16)
+    assert memory.activation_gib * 2**30 == pytest.approx(8192 * 2 * (2 * 4096 + 3 * 11008))
+
+
+def test_quantised_weights_leave_kv_alone_and_quantised_kv_doubles_it():
+    base, weights, kv = plan(), plan(weight_dtype="w4a16"), plan(kv_cache_dtype="fp8")
+    assert weights.kv_bytes_per_token == base.kv_bytes_per_token
+    assert weights.kv_gib - base.kv_gib == pytest.approx(base.weights_gib - weights.weights_gib)
+    assert kv.weights_gib == base.weights_gib
+    assert kv.num_gpu_blocks in (2 * base.num_gpu_blocks, 2 * base.num_gpu_blocks + 1)
+
+
+def test_tensor_parallelism_stops_dividing_kv_at_the_kv_heads():
+    per_gpu = {tp: plan(tensor_parallel_size=tp).kv_bytes_per_token for tp in (1, 2, 4, 8, 16, 32)}
+    assert per_gpu == {1: 131072, 2: 65536, 4: 32768, 8: 16384, 16: 16384, 32: 16384}
+
+
+def test_model_that_does_not_fit_has_no_blocks():
+    memory = plan(model="llama-3.1-70b")
+    assert memory.kv_gib < 0
+    assert memory.num_gpu_blocks == 0
+
+
+def logged_starts():
+    with shared.path("groundtruth", "kv_blocks.csv").open() as file:
+        for row in csv.DictReader(file):
+            stated = row["max_num_batched_tokens"] or "server defaults" in row["note"]
+            if stated and row["gpu_memory_utilization"]:
+                yield row
+
+
+def error_pct(row):
+    memory = plan(
+        gpu=row["gpu"],
+        model=row["model"],
+        tensor_parallel_size=int(row["tp"]),
+        weight_dtype={"mxfp4": "w4a16"}.get(row["weight_dtype"], row["weight_dtype"]),
+        kv_cache_dtype=row["kv_dtype"],
+        gpu_memory_utilization=float(row["gpu_memory_utilization"]),
+        max_num_batched_tokens=int(float(row["max_num_batched_tokens"] or 8192)),
+        max_num_seqs=int(float(row["max_num_seqs"] or 1024)),
+        graphs_counted=False,  # all of them are older than 0.21
+    )
+    if row["num_gpu_blocks"]:
+        return 100 * (memory.num_gpu_blocks / float(row["num_gpu_blocks"]) - 1)
+    return 100 * (memory.kv_gib / float(row["available_kv_gib_per_gpu"]) - 1)
+
+
+def test_logged_starts_that_state_their_batch_settings():
+    errors = {row["id"]: error_pct(row) for row in logged_starts()}
+    assert FITTED.keys() | EXPLAINED.keys() <= errors.keys()
+    judged = {name: error for name, error in errors.items() if name not in FITTED.keys() | EXPLAINED.keys()}
+    assert len(judged) >= 9
+    assert statistics.median(map(abs, judged.values())) <= 3, judged
+    assert max(map(abs, judged.values())) <= 8, judged
+
+
+def test_explained_start_is_inconsistent_in_itself():
+    row = next(row for row in logged_starts() if row["id"] == "lld-gptoss120b")
+    parts = ("available_kv_gib_per_gpu", "logged_weights_gib_per_gpu", "logged_peak_activation_gib")
+    used = sum(float(row[part]) for part in parts) + float(row["logged_non_torch_gib"])
+    assert used / float(row["total_gpu_gib"]) == pytest.approx(0.95, abs=0.002)
+    assert row["gpu_memory_utilization"] == "0.9"
