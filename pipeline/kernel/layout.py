@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 NONE = -1
-UNLISTED = -2  # BLOCK.home of a block whose key is known but stands in no chain
 
 # A request's place in its life. Below RUNNING it holds no blocks.
 NEW, WAITING, PREEMPTED, RUNNING, DONE = 0, 1, 2, 3, 4
@@ -106,11 +105,10 @@ SLOT = np.dtype(
 
 BLOCK = np.dtype(
     [
-        ("older", _i4),  # idle ring
-        ("newer", _i4),
-        ("refs", _i4),
-        ("home", _i4),  # chain of the prefix index; UNLISTED; NONE if its content has no key
         ("key", _u8),
+        ("home", _i4),  # chain of the prefix index
+        ("refs", _i4),  # requests that hold it
+        ("place", _i4),  # while idle: its entry in the queue
         ("chain_earlier", _i4),
         ("chain_later", _i4),
     ],
@@ -206,6 +204,7 @@ ENGINE = np.dtype(
             "hash_mask",
             "index_mask",
             "calendar_mask",
+            "idle_mask",
             # clock
             "now_ns",
             "gpu_free_ns",
@@ -237,6 +236,8 @@ ENGINE = np.dtype(
             "origin_sum",
             "fresh",
             # KV blocks
+            "idle_head",
+            "idle_tail",
             "free_blocks",
             "cached_blocks",
             # prefill cadence

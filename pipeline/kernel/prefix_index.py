@@ -9,13 +9,13 @@ block that ends at token `e` is known by the hash of the trace block that holds 
 offset of `e` in it; beyond the hashed tokens by the request itself.
 
 A block of the latter kind can only ever be found by its own request, and only after a preemption. So it
-is marked UNLISTED, counted, and put into its chain when its request is preempted; most never are.
+is counted but not listed here before its request is preempted; most never are.
 """
 
 import numpy as np
 
 from pipeline.kernel.compile import inlined
-from pipeline.kernel.layout import NONE, UNLISTED
+from pipeline.kernel.layout import NONE
 
 
 @inlined
@@ -55,11 +55,12 @@ def find(blocks, index, wanted, engine):
 
 @inlined
 def put(blocks, index, block, new_key, engine):
-    """Register a block that has no key yet, behind all others of its chain."""
+    """Register a block that one request holds, behind all others of its chain."""
     home = np.int64(new_key & np.uint64(engine.index_mask))
     this = blocks[block]
     this.key = new_key
     this.home = home
+    this.refs = 1
     this.chain_later = NONE
     last = NONE
     known = False
@@ -78,34 +79,15 @@ def put(blocks, index, block, new_key, engine):
 
 
 @inlined
-def count_unlisted(blocks, block, engine):
-    """Mark a block that only its own request could find."""
-    blocks[block].home = UNLISTED
-    engine.cached_blocks += 1
-
-
-@inlined
-def list_unlisted(blocks, index, block, new_key, engine):
-    """Put a marked block into its chain."""
-    engine.cached_blocks -= 1
-    put(blocks, index, block, new_key, engine)
-
-
-@inlined
 def drop(blocks, index, block, engine):
     """Forget the key of a block."""
     this = blocks[block]
     home = this.home
-    if home == UNLISTED:
-        this.home = NONE
-        engine.cached_blocks -= 1
-        return
     if this.chain_earlier == NONE:
         index[home] = this.chain_later
     else:
         blocks[this.chain_earlier].chain_later = this.chain_later
     if this.chain_later != NONE:
         blocks[this.chain_later].chain_earlier = this.chain_earlier
-    this.home = NONE
     if find(blocks, index, this.key, engine) == NONE:
         engine.cached_blocks -= 1

@@ -50,10 +50,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, blocks, slot, engine):
+def leave(slots, tables, blocks, idle, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
-    block_pool.release(blocks, tables[slot], this.blocks, engine)
+    block_pool.release(blocks, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:
         engine.running_head = this.later
@@ -90,12 +90,12 @@ def blocks_short(this, tokens, engine):
 
 
 @inlined
-def extend(slots, tables, blocks, index, slot, tokens, engine, step):
+def extend(slots, tables, blocks, index, idle, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
     more = blocks_short(this, tokens, engine)
     if more > 0:
-        block_pool.take(blocks, index, tables[slot], more, this.blocks, engine, step)
+        block_pool.take(blocks, index, idle, tables, slot, this.blocks, more, engine, step)
         this.blocks += more
 
 
@@ -111,8 +111,7 @@ def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
     for block in range(this.keyed, max(this.keyed, min(full, this.listed))):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
-    for block in range(max(this.keyed, this.listed), full):
-        prefix_index.count_unlisted(blocks, tables[slot, block], engine)
+    engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
     this.keyed = full
 
 
@@ -122,7 +121,9 @@ def list_blocks(slots, tables, blocks, index, hashes, slot, engine):
     this = slots[slot]
     for block in range(this.listed, this.keyed):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
-        prefix_index.list_unlisted(blocks, index, tables[slot, block], new_key, engine)
+        engine.cached_blocks -= 1
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    this.listed = ALL_BLOCKS
 
 
 @inlined
