@@ -10,7 +10,9 @@ from pipeline.kernel.layout import ADMITTED, NONE, RESUMED
 
 
 @inlined
-def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisions, cost, engine, step, start_ns):
+def admit(
+    requests, hashes, heap, slots, tables, blocks, index, idle, promoted, decisions, cost, engine, step, start_ns
+):
     """Start waiting requests while budget, seats and blocks last."""
     while engine.budget > 0 and engine.running < engine.max_active:
         row = wait_queue.head(heap, engine)
@@ -18,8 +20,7 @@ def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisi
             return
         request = requests[row & engine.window_mask]
         known_tokens = request.known_tokens
-        table = tables[engine.idle_slot]
-        hits, idle_hits = _look_up(hashes, blocks, index, table, request, row, engine)
+        hits, idle_hits = _look_up(hashes, tables, blocks, index, request, row, engine)
         hit_tokens = hits * engine.block_size
         new_tokens = known_tokens - hit_tokens
         is_long = new_tokens > 1
@@ -40,9 +41,9 @@ def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisi
             return
         wait_queue.remove(requests, heap, row, engine)
         for i in range(hits):
-            block_pool.share(blocks, table[i], engine)
+            block_pool.share(blocks, idle, tables[engine.idle_slot, i], engine)
         slot = seats.take(requests, slots, row, hits, engine)
-        seats.extend(slots, tables, blocks, index, slot, hit_tokens + new_tokens, engine, step)
+        seats.extend(slots, tables, blocks, index, idle, slot, hit_tokens + new_tokens, engine, step)
         seats.register(slots, tables, blocks, index, hashes, slot, hit_tokens + new_tokens, engine)
         if is_long:
             engine.carried_prefill = 1
@@ -56,26 +57,26 @@ def admit(requests, hashes, heap, slots, tables, blocks, index, promoted, decisi
 
 
 @inlined
-def _look_up(hashes, blocks, index, table, request, row, engine):
-    """Write the cached leading blocks of a request into `table`; return how many, and how many are idle.
+def _look_up(hashes, tables, blocks, index, request, row, engine):
+    """Write the cached leading blocks of a request where its table will be; return how many, and how many are idle.
 
     At least one token is always left to compute.
     """
     hits = 0
-    idle = 0
+    idle_hits = 0
     if not engine.prefix_caching:
-        return hits, idle
+        return hits, idle_hits
     most = (request.known_tokens - 1) // engine.block_size
     while hits < most:
         wanted = prefix_index.key(hashes, request, row, hits, engine)
         block = prefix_index.find(blocks, index, wanted, engine)
         if block == NONE:
             break
-        table[hits] = block
+        tables[engine.idle_slot, hits] = block
         if blocks[block].refs == 0:
-            idle += 1
+            idle_hits += 1
         hits += 1
-    return hits, idle
+    return hits, idle_hits
 
 
 @inlined

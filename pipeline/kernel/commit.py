@@ -104,7 +104,7 @@ def remember(requests, flights, row, parity, engine):
 
 
 @inlined
-def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine):
+def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine):
     """Deliver the oldest step in flight; the clock moves to its end."""
     step = engine.steps - engine.in_flight
     flight = flights[step & 1]
@@ -120,7 +120,7 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engin
             seats.register(slots, tables, blocks, index, hashes, request.slot, computed_tokens, engine)
         if request.ending:
             if request.life == RUNNING:
-                seats.leave(slots, tables, blocks, request.slot, engine)
+                seats.leave(slots, tables, blocks, idle, request.slot, engine)
             else:
                 wait_queue.remove(requests, heap, row, engine)
             request.life = DONE
@@ -133,7 +133,7 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engin
 
 
 @inlined
-def give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine):
+def give_up(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, engine):
     """Take out every request whose client has stopped waiting by now, in order of arrival."""
     while engine.deadline_row < engine.next_row:
         row = engine.deadline_row
@@ -141,12 +141,12 @@ def give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, en
         if request.life != DONE:
             if request.arrival_ns + engine.timeout_ns > engine.now_ns:
                 return
-            _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row, engine)
+            _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, row, engine)
         engine.deadline_row += 1
 
 
 @inlined
-def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row, engine):
+def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, row, engine):
     request = requests[row & engine.window_mask]
     if request.life == RUNNING:
         slot = request.slot
@@ -167,7 +167,7 @@ def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row
             # Its newest token is still in flight and reaches nobody.
             request.known_tokens -= 1
             sampled_step = this.gap_before if this.gap_after == sampled_step else sampled_step - 1
-        seats.leave(slots, tables, blocks, slot, engine)
+        seats.leave(slots, tables, blocks, idle, slot, engine)
     else:
         sampled_step = request.gap_step
         wait_queue.remove(requests, heap, row, engine)

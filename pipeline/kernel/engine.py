@@ -20,7 +20,7 @@ from pipeline.kernel.layout import (
 
 @compiled
 def run(
-    requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted,
+    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
     steps, gaps, decisions, g_ns, cost, engine,
 ):  # fmt: skip
     """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
@@ -30,8 +30,9 @@ def run(
     heap      : int64[window], waiting rows by priority
     slots     : SLOT[most running requests]
     tables    : int32[slots, blocks of one request]
-    blocks    : BLOCK[num_gpu_blocks + 1]
+    blocks    : BLOCK[num_gpu_blocks]
     index     : int32[power of two], heads of the prefix index
+    idle      : int32[power of two], at least twice num_gpu_blocks, queue of idle blocks
     phases    : GROUP[block_size]
     calendar  : int32[power of two], more than a request can generate
     flights   : FLIGHT[2]
@@ -48,13 +49,13 @@ def run(
         if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
             return DECISIONS_FULL
         if engine.timeout_ns != NONE:
-            commit.give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine)
+            commit.give_up(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, engine)
         wait_queue.arrive(requests, heap, engine)
         if engine.next_row == engine.loaded_rows and not engine.trace_complete:
             return NEED_TRACE
         if engine.unfinished == 0:
             if engine.in_flight > 0:  # the clients of a step in flight have all given up
-                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+                commit.collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine)
             elif not _jump(requests, engine):
                 return TRACE_DONE
             continue
@@ -62,21 +63,34 @@ def run(
         start_ns = max(engine.now_ns, engine.gpu_free_ns)
         _open(engine, step)
         if not engine.shortcut or not shortcut.plan(
-            requests, hashes, slots, tables, blocks, index, phases, promoted, cost, engine, step
+            requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step
         ):
             batch_plan.serve(
-                requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted, decisions,
+                requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted, decisions,
                 gaps, cost, engine, step,
             )  # fmt: skip
         if step.preempted == 0:
             admission.admit(
-                requests, hashes, heap, slots, tables, blocks, index, promoted, decisions, cost, engine, step, start_ns
+                requests,
+                hashes,
+                heap,
+                slots,
+                tables,
+                blocks,
+                index,
+                idle,
+                promoted,
+                decisions,
+                cost,
+                engine,
+                step,
+                start_ns,
             )
             if not engine.held:
                 engine.bound = engine.waiting > 0
         if step.scheduled == 0 and step.preempted == 0:
             if engine.in_flight > 0:
-                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+                commit.collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine)
             elif not _jump(requests, engine):
                 return STALLED
             continue
@@ -85,7 +99,7 @@ def run(
         if engine.steps == engine.max_steps:
             return MAX_STEPS
         if engine.in_flight == engine.depth:
-            commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+            commit.collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine)
 
 
 @inlined

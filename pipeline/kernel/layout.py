@@ -89,7 +89,8 @@ SLOT = np.dtype(
         ("prefix_tokens", _i4),
         ("prefix_block_tokens", _i4),
         ("blocks", _i4),  # KV blocks it holds
-        ("keyed", _i4),  # of those, leading ones in the prefix index
+        ("keyed", _i4),  # of those, leading ones whose content has a key
+        ("listed", _i4),  # leading blocks of the request that go into the prefix index at once
         ("earlier", _i4),  # running list
         ("later", _i4),
         ("group_earlier", _i4),  # PREFILL: list of prefills; DECODE: list of its phase
@@ -104,11 +105,10 @@ SLOT = np.dtype(
 
 BLOCK = np.dtype(
     [
-        ("older", _i4),  # idle ring
-        ("newer", _i4),
-        ("refs", _i4),
-        ("home", _i4),  # bucket of the prefix index, NONE if its content has no key
         ("key", _u8),
+        ("home", _i4),  # chain of the prefix index
+        ("refs", _i4),  # requests that hold it
+        ("place", _i4),  # while idle: its entry in the queue
         ("chain_earlier", _i4),
         ("chain_later", _i4),
     ],
@@ -204,6 +204,7 @@ ENGINE = np.dtype(
             "hash_mask",
             "index_mask",
             "calendar_mask",
+            "idle_mask",
             # clock
             "now_ns",
             "gpu_free_ns",
@@ -235,6 +236,8 @@ ENGINE = np.dtype(
             "origin_sum",
             "fresh",
             # KV blocks
+            "idle_head",
+            "idle_tail",
             "free_blocks",
             "cached_blocks",
             # prefill cadence

@@ -7,6 +7,9 @@ side by side; `engine.cached_blocks` counts distinct keys.
 A key names everything up to the end of a block. Under the trace's identity rule (traces/README.md) the
 block that ends at token `e` is known by the hash of the trace block that holds token `e - 1` and by the
 offset of `e` in it; beyond the hashed tokens by the request itself.
+
+A block of the latter kind can only ever be found by its own request, and only after a preemption. So it
+is counted but not listed here before its request is preempted; most never are.
 """
 
 import numpy as np
@@ -52,11 +55,12 @@ def find(blocks, index, wanted, engine):
 
 @inlined
 def put(blocks, index, block, new_key, engine):
-    """Register a block that has no key yet, behind all others of its chain."""
+    """Register a block that one request holds, behind all others of its chain."""
     home = np.int64(new_key & np.uint64(engine.index_mask))
     this = blocks[block]
     this.key = new_key
     this.home = home
+    this.refs = 1
     this.chain_later = NONE
     last = NONE
     known = False
@@ -85,6 +89,5 @@ def drop(blocks, index, block, engine):
         blocks[this.chain_earlier].chain_later = this.chain_later
     if this.chain_later != NONE:
         blocks[this.chain_later].chain_earlier = this.chain_earlier
-    this.home = NONE
     if find(blocks, index, this.key, engine) == NONE:
         engine.cached_blocks -= 1

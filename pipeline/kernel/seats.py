@@ -1,8 +1,12 @@
 """Seats: the running list in order of admission, and the blocks of those who sit in it."""
 
+import numpy as np
+
 from pipeline.kernel import block_pool, prefix_index
 from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE, PREFILL, RUNNING
+
+ALL_BLOCKS = np.iinfo(np.int32).max
 
 
 @inlined
@@ -30,6 +34,8 @@ def take(requests, slots, row, hits, engine):
     this.computed_tokens = hits * engine.block_size
     this.blocks = hits
     this.keyed = hits
+    # After a preemption copies of the request's own blocks may still be cached, so it lists the new ones as well.
+    this.listed = ALL_BLOCKS if request.preemptions > 0 else request.prefix_tokens // engine.block_size
     this.fresh = 0
     this.later = NONE
     this.earlier = engine.running_tail
@@ -44,10 +50,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, blocks, slot, engine):
+def leave(slots, tables, blocks, idle, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
-    block_pool.release(blocks, tables[slot], this.blocks, engine)
+    block_pool.release(blocks, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:
         engine.running_head = this.later
@@ -84,12 +90,12 @@ def blocks_short(this, tokens, engine):
 
 
 @inlined
-def extend(slots, tables, blocks, index, slot, tokens, engine, step):
+def extend(slots, tables, blocks, index, idle, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
     more = blocks_short(this, tokens, engine)
     if more > 0:
-        block_pool.take(blocks, index, tables[slot], more, this.blocks, engine, step)
+        block_pool.take(blocks, index, idle, tables, slot, this.blocks, more, engine, step)
         this.blocks += more
 
 
@@ -100,10 +106,24 @@ def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
         return
     this = slots[slot]
     full = tokens // engine.block_size
-    for block in range(this.keyed, full):
+    if full <= this.keyed:
+        return
+    for block in range(this.keyed, max(this.keyed, min(full, this.listed))):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
-    this.keyed = max(this.keyed, full)
+    engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
+    this.keyed = full
+
+
+@inlined
+def list_blocks(slots, tables, blocks, index, hashes, slot, engine):
+    """Put into the prefix index what only this request can find: it is about to be preempted."""
+    this = slots[slot]
+    for block in range(this.listed, this.keyed):
+        new_key = prefix_index.key(hashes, this, this.request, block, engine)
+        engine.cached_blocks -= 1
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    this.listed = ALL_BLOCKS
 
 
 @inlined

@@ -20,7 +20,7 @@ from pipeline.kernel.layout import NONE
 
 
 @inlined
-def plan(requests, hashes, slots, tables, blocks, index, phases, promoted, cost, engine, step):
+def plan(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step):
     """Plan the running requests if all of them get what they want; return whether that was so."""
     if engine.fresh > 0:
         return False
@@ -35,7 +35,7 @@ def plan(requests, hashes, slots, tables, blocks, index, phases, promoted, cost,
     elif phases[phase].count > engine.free_blocks:
         return False
     engine.budget = engine.max_num_batched_tokens
-    _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, phase, cost, engine, step)
+    _visit(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, phase, cost, engine, step)
     engine.budget = budget
     decode_contexts = engine.origin_sum + engine.decoding * (engine.ticks + 1)
     step.scheduled += engine.decoding
@@ -65,7 +65,7 @@ def _prefills_fit(slots, budget, blocks_needed, engine):
 
 
 @inlined
-def _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, phase, cost, engine, step):
+def _visit(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, phase, cost, engine, step):
     """Serve those who take or complete a block, and the prefills, in order of admission."""
     full = phases[phase].head
     filling = NONE
@@ -82,11 +82,11 @@ def _visit(requests, hashes, slots, tables, blocks, index, phases, promoted, pha
         else:
             slot, prefill = prefill, slots[prefill].group_later
             spare -= _serve_prefill(
-                requests, hashes, slots, tables, blocks, index, promoted, slot, spare, cost, engine, step
+                requests, hashes, slots, tables, blocks, index, idle, promoted, slot, spare, cost, engine, step
             )
             continue
         computed_tokens = slots[slot].origin + engine.ticks
-        seats.extend(slots, tables, blocks, index, slot, computed_tokens + 1, engine, step)
+        seats.extend(slots, tables, blocks, index, idle, slot, computed_tokens + 1, engine, step)
         delivered = computed_tokens + 2 - engine.depth
         seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)
 
@@ -100,13 +100,13 @@ def _first(slots, slot, other, another):
 
 
 @inlined
-def _serve_prefill(requests, hashes, slots, tables, blocks, index, promoted, slot, spare, cost, engine, step):
+def _serve_prefill(requests, hashes, slots, tables, blocks, index, idle, promoted, slot, spare, cost, engine, step):
     this = slots[slot]
     new_tokens = batch_plan.wanted_prefill(this, spare, engine)
     if new_tokens == 0:
         return 0
     computed_tokens = this.computed_tokens
-    seats.extend(slots, tables, blocks, index, slot, computed_tokens + new_tokens, engine, step)
+    seats.extend(slots, tables, blocks, index, idle, slot, computed_tokens + new_tokens, engine, step)
     seats.register(slots, tables, blocks, index, hashes, slot, computed_tokens + new_tokens, engine)
     step_time.add_chunk(step, this.known_tokens, this.input_tokens, new_tokens, computed_tokens, cost, engine)
     engine.carried_prefill = 1

@@ -97,6 +97,7 @@ class State:
     tables: Any = field(init=False)
     blocks: Any = field(init=False)
     index: Any = field(init=False)
+    idle: Any = field(init=False)
     phases: Any = field(init=False)
     calendar: Any = field(init=False)
     flights: Any = field(init=False)
@@ -117,9 +118,11 @@ class State:
         self.hashes = np.zeros(self.window, np.uint64)
         self.slots = layout.records(layout.SLOT, active)
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
-        self.tables = np.zeros((active, block_columns), np.int32)
-        self.blocks = layout.records(layout.BLOCK, s.num_gpu_blocks + 1)
-        block_pool.fill(self.blocks)
+        # Rows that begin a power of two apart would all fall into the same few sets of the cache.
+        self.tables = np.zeros((active, block_columns + 16 * 17), np.int32)
+        self.blocks = layout.records(layout.BLOCK, s.num_gpu_blocks)
+        self.idle = np.zeros(_power_of_two(2 * s.num_gpu_blocks), np.int32)
+        block_pool.fill(self.blocks, self.idle)
         self.index = np.full(_power_of_two(2 * s.num_gpu_blocks), NONE, np.int32)
         self.phases = layout.records(layout.GROUP, s.block_size)
         self.phases.head[:] = NONE
@@ -161,6 +164,8 @@ class State:
         e.hash_mask = len(self.hashes) - 1
         e.index_mask = len(self.index) - 1
         e.calendar_mask = len(self.calendar) - 1
+        e.idle_mask = len(self.idle) - 1
+        e.idle_tail = s.num_gpu_blocks - 1
         e.free_blocks = s.num_gpu_blocks - 1
         for name in ("queue_head", "queue_tail", "running_head", "running_tail", "prefill_head", "prefill_tail"):
             e[name] = NONE
@@ -180,6 +185,7 @@ class State:
             self.tables,
             self.blocks,
             self.index,
+            self.idle,
             self.phases,
             self.calendar,
             self.flights,
