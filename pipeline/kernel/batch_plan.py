@@ -31,7 +31,9 @@ def serve(
             loser = preemption.victim(requests, slots, engine)
             lost = loser == slot
             following = this.later
-            preemption.preempt(requests, heap, slots, tables, blocks, phases, calendar, decisions, loser, engine, step)
+            preemption.preempt(
+                requests, hashes, heap, slots, tables, blocks, index, phases, calendar, decisions, loser, engine, step
+            )
             if lost:
                 break
         if lost:

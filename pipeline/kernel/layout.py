@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 NONE = -1
+UNLISTED = -2  # BLOCK.home of a block whose key is known but stands in no chain
 
 # A request's place in its life. Below RUNNING it holds no blocks.
 NEW, WAITING, PREEMPTED, RUNNING, DONE = 0, 1, 2, 3, 4
@@ -89,7 +90,8 @@ SLOT = np.dtype(
         ("prefix_tokens", _i4),
         ("prefix_block_tokens", _i4),
         ("blocks", _i4),  # KV blocks it holds
-        ("keyed", _i4),  # of those, leading ones in the prefix index
+        ("keyed", _i4),  # of those, leading ones whose content has a key
+        ("listed", _i4),  # leading blocks of the request that go into the prefix index at once
         ("earlier", _i4),  # running list
         ("later", _i4),
         ("group_earlier", _i4),  # PREFILL: list of prefills; DECODE: list of its phase
@@ -107,7 +109,7 @@ BLOCK = np.dtype(
         ("older", _i4),  # idle ring
         ("newer", _i4),
         ("refs", _i4),
-        ("home", _i4),  # bucket of the prefix index, NONE if its content has no key
+        ("home", _i4),  # chain of the prefix index; UNLISTED; NONE if its content has no key
         ("key", _u8),
         ("chain_earlier", _i4),
         ("chain_later", _i4),

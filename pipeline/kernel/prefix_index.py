@@ -7,12 +7,15 @@ side by side; `engine.cached_blocks` counts distinct keys.
 A key names everything up to the end of a block. Under the trace's identity rule (traces/README.md) the
 block that ends at token `e` is known by the hash of the trace block that holds token `e - 1` and by the
 offset of `e` in it; beyond the hashed tokens by the request itself.
+
+A block of the latter kind can only ever be found by its own request, and only after a preemption. So it
+is marked UNLISTED, counted, and put into its chain when its request is preempted; most never are.
 """
 
 import numpy as np
 
 from pipeline.kernel.compile import inlined
-from pipeline.kernel.layout import NONE
+from pipeline.kernel.layout import NONE, UNLISTED
 
 
 @inlined
@@ -75,10 +78,28 @@ def put(blocks, index, block, new_key, engine):
 
 
 @inlined
+def count_unlisted(blocks, block, engine):
+    """Mark a block that only its own request could find."""
+    blocks[block].home = UNLISTED
+    engine.cached_blocks += 1
+
+
+@inlined
+def list_unlisted(blocks, index, block, new_key, engine):
+    """Put a marked block into its chain."""
+    engine.cached_blocks -= 1
+    put(blocks, index, block, new_key, engine)
+
+
+@inlined
 def drop(blocks, index, block, engine):
     """Forget the key of a block."""
     this = blocks[block]
     home = this.home
+    if home == UNLISTED:
+        this.home = NONE
+        engine.cached_blocks -= 1
+        return
     if this.chain_earlier == NONE:
         index[home] = this.chain_later
     else:

@@ -1,8 +1,12 @@
 """Seats: the running list in order of admission, and the blocks of those who sit in it."""
 
+import numpy as np
+
 from pipeline.kernel import block_pool, prefix_index
 from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE, PREFILL, RUNNING
+
+ALL_BLOCKS = np.iinfo(np.int32).max
 
 
 @inlined
@@ -30,6 +34,8 @@ def take(requests, slots, row, hits, engine):
     this.computed_tokens = hits * engine.block_size
     this.blocks = hits
     this.keyed = hits
+    # After a preemption copies of the request's own blocks may still be cached, so it lists the new ones as well.
+    this.listed = ALL_BLOCKS if request.preemptions > 0 else request.prefix_tokens // engine.block_size
     this.fresh = 0
     this.later = NONE
     this.earlier = engine.running_tail
@@ -100,10 +106,23 @@ def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
         return
     this = slots[slot]
     full = tokens // engine.block_size
-    for block in range(this.keyed, full):
+    if full <= this.keyed:
+        return
+    for block in range(this.keyed, max(this.keyed, min(full, this.listed))):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
-    this.keyed = max(this.keyed, full)
+    for block in range(max(this.keyed, this.listed), full):
+        prefix_index.count_unlisted(blocks, tables[slot, block], engine)
+    this.keyed = full
+
+
+@inlined
+def list_blocks(slots, tables, blocks, index, hashes, slot, engine):
+    """Put into the prefix index what only this request can find: it is about to be preempted."""
+    this = slots[slot]
+    for block in range(this.listed, this.keyed):
+        new_key = prefix_index.key(hashes, this, this.request, block, engine)
+        prefix_index.list_unlisted(blocks, index, tables[slot, block], new_key, engine)
 
 
 @inlined
