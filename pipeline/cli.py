@@ -138,6 +138,8 @@ def replay(
     from pipeline.replay.prepare import prepare
 
     settings = config.load(config_path, overrides, engine_args)
+    for text in settings.unmodelled:
+        click.echo(f"not modelled: {text}", err=True)
     trace = prepare(
         list(logs),
         out,
@@ -155,7 +157,7 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
 
     if not made:
         click.echo(f"This run was made before: {run}")
-    click.echo(report.summary_lines(run))
+    report.show_summary(run, _console())
     if with_report:
         page, *_ = report.write([run], _report_folder([run], None))
         click.echo(f"Report: {page}")

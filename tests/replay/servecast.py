@@ -1,6 +1,7 @@
 """The commands as a user gives them: in this process, or in one of their own where signals and limits matter."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from pipeline import cli
 from tests import builders
+from tests.shared import CHECKOUT
 
-COMMAND = [sys.executable, "-c", "from pipeline.cli import main; main(prog_name='servecast')"]
 # A little engine: 64 usable blocks of 16 tokens, at most 8 requests of at most 512 tokens, 256 tokens a step.
 LITTLE = {
     "engine.num_gpu_blocks": 65,
@@ -37,6 +38,7 @@ def start(*arguments, before: str = "", **options) -> subprocess.Popen:
     """Give a command in a process of its own; `before` is Python that it runs first."""
     command = [sys.executable, "-c", f"{before}\nfrom pipeline.cli import main; main(prog_name='servecast')"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    options = {"env": os.environ | {"PYTHONPATH": str(CHECKOUT)}} | options
     return subprocess.Popen([*command, *map(str, arguments)], **(pipes | options))
 
 
