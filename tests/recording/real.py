@@ -423,9 +423,7 @@ def _vllm_config(settings: dict[str, Any], vllm: SimpleNamespace) -> Any:
         cache = vllm.CacheConfig(
             block_size=settings["block_size"], enable_prefix_caching=settings["enable_prefix_caching"]
         )
-        config = vllm.VllmConfig(
-            scheduler_config=scheduler, cache_config=cache, device_config=vllm.DeviceConfig("cpu")
-        )
+        config = vllm.VllmConfig(scheduler_config=scheduler, cache_config=cache, device_config=vllm.DeviceConfig("cpu"))
     except ValueError as error:  # pydantic's errors are ValueErrors; vLLM raises them too
         raise InputError(f"vLLM {vllm.version} refuses the settings: {error}") from error
     cache.num_gpu_blocks = settings["num_gpu_blocks"]
