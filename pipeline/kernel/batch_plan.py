@@ -13,8 +13,8 @@ from pipeline.kernel.layout import CONTINUED, DECODE, ENDING, NONE, PREFILL
 
 @compiled
 def serve(
-    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted, decisions, gaps, cost,
-    engine, step,
+    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted, decisions, gaps,
+    cost, engine, step,
 ):  # fmt: skip
     """Plan the running requests; `step` receives their counts."""
     engine.budget = engine.max_num_batched_tokens

@@ -5,7 +5,7 @@ leaves, when the step is collected, one decision later than it would be synchron
 """
 
 from pipeline.kernel import decoders, seats, step_time, wait_queue
-from pipeline.kernel.compile import inlined
+from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import DECODE, DONE, ENDING, LOST, NONE, RUNNING, TIMED_OUT
 
 
@@ -127,26 +127,26 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights,
             request.outcome = request.end_outcome
             request.finish_ns = flight.end_ns
             request.finish_step = step
+            if engine.timeout_ns != NONE and flight.end_ns > request.arrival_ns + engine.timeout_ns:
+                # The client left while the last step ran.
+                request.outcome = TIMED_OUT
+                request.finish_ns = request.arrival_ns + engine.timeout_ns
             engine.unfinished -= 1
         row = request.collect_next
     flight.collect = NONE
 
 
 @inlined
-def give_up(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, engine):
+def give_up(requests, arrivals, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, engine):
     """Take out every request whose client has stopped waiting by now, in order of arrival."""
-    while engine.deadline_row < engine.next_row:
-        row = engine.deadline_row
-        request = requests[row & engine.window_mask]
-        if request.life != DONE:
-            if request.arrival_ns + engine.timeout_ns > engine.now_ns:
-                return
-            _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, row, engine)
-        engine.deadline_row += 1
+    row = wait_queue.next_deadline(requests, arrivals, engine)
+    while row != NONE and requests[row & engine.window_mask].arrival_ns + engine.timeout_ns <= engine.now_ns:
+        _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine)
+        row = wait_queue.next_deadline(requests, arrivals, engine)
 
 
 @inlined
-def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, row, engine):
+def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine):
     request = requests[row & engine.window_mask]
     if request.life == RUNNING:
         slot = request.slot
@@ -166,7 +166,11 @@ def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flight
         if sampled_step >= engine.steps - engine.in_flight:
             # Its newest token is still in flight and reaches nobody.
             request.known_tokens -= 1
-            sampled_step = this.gap_before if this.gap_after == sampled_step else sampled_step - 1
+            if this.gap_after == sampled_step:
+                _take_back_gap(gaps, row, engine)
+                sampled_step = this.gap_before
+            else:
+                sampled_step -= 1
         seats.leave(slots, tables, blocks, idle, slot, engine)
     else:
         sampled_step = request.gap_step
@@ -215,6 +219,17 @@ def note_gap(gaps, this, engine):
     this.gap_after = engine.steps
     this.gap_before = this.gap_step
     this.gap_step = NONE
+
+
+@compiled
+def _take_back_gap(gaps, row, engine):
+    """Remove the newest gap of a request; the rows of the last step are still in the buffer."""
+    at = engine.gaps_used - 1
+    while gaps[at].request != row:
+        at -= 1
+    for later in range(at + 1, engine.gaps_used):
+        gaps[later - 1] = gaps[later]
+    engine.gaps_used -= 1
 
 
 @inlined

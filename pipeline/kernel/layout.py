@@ -4,7 +4,8 @@ State is a few structured arrays, one per table, and one record of scalars. Row 
 are plain integers, `NONE` is no row. A record is passed as `array[0]`, so a kernel changes it in place.
 
 Requests live in a window of the trace: row `r` of the trace sits at `requests[r & engine.window_mask]`
-while `engine.first_row <= r < engine.loaded_rows`.
+while `engine.first_row <= r < fleet.loaded_rows`. Every replica has arrays of its own but shares the window;
+the rows routed to it stand in its `arrivals`, number i at `arrivals[i & engine.window_mask]`.
 """
 
 from typing import Any
@@ -23,8 +24,10 @@ PENDING, FINISHED, MAX_MODEL_LEN, REJECTED, TIMED_OUT, CANCELLED, QUEUE_FULL, NE
 # token to be collected.
 PREFILL, DECODE, ENDING = 0, 1, 2
 
-# Why `run` came back.
+# Why a kernel came back. NEED_TRACE: what arrives from `horizon_ns` on is not known yet.
 TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEPS = range(7)
+
+FOREVER = np.iinfo(np.int64).max
 
 # Kinds of a decision row.
 CONTINUED, ADMITTED, RESUMED, LOST = 0, 1, 2, 3
@@ -46,6 +49,7 @@ REQUEST = np.dtype(
         ("life", _i1),
         ("outcome", _i1),
         ("ending", _i1),  # its last token is in flight
+        ("replica", _i4),  # NONE until routed
         ("slot", _i4),  # row in `slots` while it runs
         ("known_tokens", _i4),  # prompt and tokens sampled so far, those in flight included
         ("preemptions", _i4),
@@ -210,12 +214,13 @@ ENGINE = np.dtype(
             "gpu_free_ns",
             "steps",  # steps logged so far
             "in_flight",
+            "collect_due",  # the oldest step in flight is to be collected next
+            "horizon_ns",  # every arrival before this moment is known
             # trace window
             "first_row",
-            "next_row",  # next to arrive
-            "loaded_rows",
-            "trace_complete",
-            "deadline_row",  # first row whose deadline may be ahead
+            "routed",  # requests sent to this replica
+            "arrived",  # of those, how many the scheduler has seen
+            "deadline",  # number of the first arrival whose deadline may be ahead
             # requests
             "unfinished",
             "waiting",
@@ -254,6 +259,7 @@ ENGINE = np.dtype(
             "decisions_used",
             "gap_mark",
             "promotions",
+            "stalled",
         )
     ]
     + [("chunk_ns", _f8)],
@@ -261,6 +267,21 @@ ENGINE = np.dtype(
 )
 
 
-def records(dtype: np.dtype, n: int) -> Any:
-    """Return `n` zeroed records that also answer to attribute names in plain Python."""
-    return np.zeros(n, dtype).view(np.recarray)
+FLEET = np.dtype(
+    [
+        (name, _i8)
+        for name in (
+            "window_mask",
+            "next_row",  # next to be routed
+            "loaded_rows",
+            "horizon_ns",  # every arrival before this moment is loaded
+            "stopped",  # replica whose kernel asked for something
+        )
+    ],
+    align=True,
+)
+
+
+def records(dtype: np.dtype, *shape: int) -> Any:
+    """Return zeroed records that also answer to attribute names in plain Python."""
+    return np.zeros(shape, dtype).view(np.recarray)

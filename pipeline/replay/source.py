@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pipeline.config import Config
 from pipeline.errors import ConfigError, TraceError
 from pipeline.ingest import read
 from pipeline.kernel import layout
 from pipeline.replay import checks
+from pipeline.replay.router import Router
 from pipeline.replay.state import TraceBatch
 from pipeline.replay.tables import IDENTITY
 
@@ -25,10 +27,11 @@ _CHECKS = ("replayable", "n", "after_request_id")
 class Source:
     """A trace to replay: batches in order, and the identity of the rows not yet written."""
 
-    def __init__(self, path: Path, where: str | None, rate_scale: float) -> None:
+    def __init__(self, path: Path, where: str | None, config: Config) -> None:
         read.check(path)
         self.path = path
-        self.rate_scale = rate_scale
+        self.rate_scale = config.load.rate_scale
+        self.router = Router(config.fleet)
         self.rows = 0
         self.replayed = 0
         self.with_prefix = 0
@@ -123,6 +126,7 @@ class Source:
             prefix_block_tokens=_filled(table, "prefix_block_tokens", 1),
             hashes=lists.flatten().to_numpy(zero_copy_only=False),
             hash_offsets=np.append(0, np.cumsum(lengths)).astype(np.int64),
+            replica=self.router.choose(table["replayable"].to_numpy(), table["session_id"]),
         )
 
 
