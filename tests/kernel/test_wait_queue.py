@@ -93,13 +93,13 @@ def arrive(now_ns, **columns):
     world.load(**columns)
     world.engine.now_ns = now_ns
     world.call(wait_queue.arrive)
-    rows = world.requests[: world.engine.loaded_rows]
+    rows = world.requests[: world.engine.routed]
     return world, rows.outcome.tolist(), rows.finish_ns.tolist()
 
 
 def test_those_arrive_whose_time_has_come():
     world, _, _ = arrive(10, arrival_ns=[0, 10, 11])
-    assert (world.engine.next_row, world.engine.waiting, world.engine.unfinished) == (2, 2, 2)
+    assert (world.engine.arrived, world.engine.waiting, world.engine.unfinished) == (2, 2, 2)
 
 
 def test_a_prompt_that_reaches_the_context_limit_is_refused():
@@ -120,12 +120,6 @@ def test_a_client_may_have_left_before_anybody_looked():
     assert ends[:2] == [50, 100]
 
 
-def test_rows_that_are_not_replayed_pass_by():
-    world, outcomes, _ = arrive(0, end_outcome=[layout.NOT_REPLAYED, layout.FINISHED])
-    assert outcomes == [layout.NOT_REPLAYED, layout.PENDING]
-    assert (world.engine.waiting, head(world)) == (1, 1)
-
-
 def test_the_next_event_is_an_arrival_or_a_deadline():
     world, _, _ = arrive(10, arrival_ns=[0, 10, 400], timeout_ns=100)
     assert world.call(wait_queue.next_event_ns) == 100
@@ -134,5 +128,5 @@ def test_the_next_event_is_an_arrival_or_a_deadline():
     world.requests[1].life = layout.DONE
     world.engine.unfinished = 0
     assert world.call(wait_queue.next_event_ns) == 400
-    world.engine.next_row = 3
+    world.engine.arrived = 3
     assert world.call(wait_queue.next_event_ns) == NONE

@@ -10,9 +10,11 @@ from pipeline.kernel import layout
 from pipeline.kernel.layout import NONE
 from pipeline.replay.state import Settings, State, StepCost, TraceBatch
 
+SHARED = ("requests", "hashes")  # all other arrays have one row per replica
+
 
 class World:
-    """Arrays of a small engine; `call` gives a kernel function what its parameters name."""
+    """Arrays of one small replica; `call` gives a kernel function what its parameters name."""
 
     def __init__(self, **settings: Any) -> None:
         values = {
@@ -27,9 +29,11 @@ class World:
 
     def __getattr__(self, name: str) -> Any:
         state = self.__dict__["state"]
-        if name == "cost":
-            return state.costs[0]
-        return state.cost.g_ns if name == "g_ns" else getattr(state, name)
+        if name in ("engine", "cost"):
+            return getattr(state, f"{name}s")[0]
+        if name == "g_ns":
+            return state.cost.g_ns
+        return getattr(state, name) if name in SHARED else getattr(state, name)[0]
 
     def call(self, function: Callable, **given: Any) -> Any:
         """Call a compiled function; parameters that are not given are the arrays of their names."""
@@ -38,7 +42,7 @@ class World:
         return function(*(given[name] if name in given else getattr(self, name) for name in names))
 
     def load(self, **columns: list[int]) -> None:
-        """Append trace rows; columns left out are the plainest."""
+        """Append trace rows and send them to the replica; columns left out are the plainest."""
         count = len(next(iter(columns.values())))
         plain = {
             "arrival_ns": 0,
@@ -48,10 +52,13 @@ class World:
             "priority": 0,
             "prefix_tokens": 0,
             "prefix_block_tokens": 1,
+            "replica": 0,
         }
         values = {name: np.array(columns.get(name, [value] * count)) for name, value in plain.items()}
         nothing = {"hashes": np.zeros(0, np.uint64), "hash_offsets": np.zeros(count + 1, np.int64)}
         self.state.load(TraceBatch(**values, **nothing))
+        self.arrivals[:count] = np.arange(count)
+        self.engine.routed = count
 
     def idle_blocks(self) -> list[int]:
         """Return the idle blocks in the order in which they would be handed out."""
