@@ -8,6 +8,7 @@
 -- column: start_ns BIGINT   when it began
 -- column: free_ns  BIGINT   when the step before ended
 -- note:   in the order of the files, which step_gaps counts on.
+-- note:   a step without tokens only preempts: it never reaches the GPU, so it may stand in front of a step in flight.
 WITH placed AS (
     SELECT
         run_id,
@@ -16,6 +17,7 @@ WITH placed AS (
         scheduled_ns,
         start_ns,
         duration_ns,
+        scheduled > 0 AS runs,
         LAG(start_ns + duration_ns) OVER () AS free_ns,
         LAG(step) OVER () AS step_before,
         LAG(run_id) OVER () = run_id AND LAG(replica) OVER () = replica AS has_before
@@ -24,7 +26,7 @@ WITH placed AS (
 SELECT run_id, replica, step, start_ns, free_ns
 FROM placed
 WHERE CASE
-    WHEN has_before THEN step <> step_before + 1 OR start_ns < free_ns
+    WHEN has_before THEN step <> step_before + 1 OR (runs AND start_ns < free_ns)
     ELSE step <> 0
 END
     OR scheduled_ns > start_ns
