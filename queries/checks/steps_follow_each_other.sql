@@ -7,13 +7,8 @@
 -- column: step     BIGINT   step
 -- column: start_ns BIGINT   when it began
 -- column: free_ns  BIGINT   when the step before ended
-<<<<<<< HEAD
--- note:   in the order of the files, which step_gaps counts on.
--- note:   a step without tokens only preempts: it never reaches the GPU, so it may stand in front of a step in flight.
-=======
 -- note:   in the order of the files, which step_gaps counts on. A step that only preempts never reaches the GPU, so it
 -- note:   has no length and may be decided while the one before it runs.
->>>>>>> house
 WITH placed AS (
     SELECT
         run_id,
@@ -22,11 +17,7 @@ WITH placed AS (
         scheduled_ns,
         start_ns,
         duration_ns,
-<<<<<<< HEAD
-        scheduled > 0 AS runs,
-=======
         scheduled,
->>>>>>> house
         LAG(start_ns + duration_ns) OVER () AS free_ns,
         LAG(step) OVER () AS step_before,
         LAG(run_id) OVER () = run_id AND LAG(replica) OVER () = replica AS has_before
@@ -35,11 +26,7 @@ WITH placed AS (
 SELECT run_id, replica, step, start_ns, free_ns
 FROM placed
 WHERE CASE
-<<<<<<< HEAD
-    WHEN has_before THEN step <> step_before + 1 OR (runs AND start_ns < free_ns)
-=======
     WHEN has_before THEN step <> step_before + 1 OR (scheduled > 0 AND start_ns < free_ns)
->>>>>>> house
     ELSE step <> 0
 END
     OR scheduled_ns > start_ns
