@@ -44,7 +44,8 @@ def admit(
             block_pool.share(blocks, idle, tables[engine.idle_slot, i], engine)
         slot = seats.take(requests, slots, row, hits, engine)
         seats.extend(slots, tables, blocks, index, idle, slot, hit_tokens + new_tokens, engine, step)
-        seats.register(slots, tables, blocks, index, hashes, slot, hit_tokens + new_tokens, engine)
+        full = seats.full_blocks(hit_tokens + new_tokens, engine)
+        seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
         if is_long:
             engine.carried_prefill = 1
         event = _note(request, hit_tokens, start_ns, step)

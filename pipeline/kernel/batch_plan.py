@@ -57,8 +57,8 @@ def serve(
         seats.extend(slots, tables, blocks, index, idle, slot, computed_tokens + new_tokens, engine, step)
         # The newest token of a decode is in flight under asynchronous scheduling: its identity is unknown.
         in_flight = 1 if this.state == DECODE and engine.depth == 2 and not this.fresh else 0
-        delivered = computed_tokens + new_tokens - in_flight
-        seats.register(slots, tables, blocks, index, hashes, slot, delivered, engine)
+        full = seats.full_blocks(computed_tokens + new_tokens - in_flight, engine)
+        seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
         if this.state == PREFILL:
             engine.carried_prefill = 1
         this.served_step = engine.steps

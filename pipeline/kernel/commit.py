@@ -36,11 +36,8 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
     step.free_blocks = engine.free_blocks
     step.cached_blocks = engine.cached_blocks
     end_ns = start_ns + step.duration_ns
-    flight = flights[engine.steps & 1]
-    flight.end_ns = end_ns
-    flight.collect = NONE
     tick = engine.ticks
-    engine.ticks += 1
+    begin(flights, end_ns, engine)
     slot = calendar[tick & engine.calendar_mask]
     while slot != NONE:
         following = slots[slot].end_later
@@ -55,6 +52,22 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
         gaps[i].gap_ns += end_ns
     if step.scheduled > 0:
         engine.gpu_free_ns = end_ns
+    count(engine)
+
+
+@inlined
+def begin(flights, end_ns, engine):
+    """Put the step being decided in flight, with nothing to do at its end yet, and let decoding requests go on."""
+    flight = flights[engine.steps & 1]
+    flight.end_ns = end_ns
+    flight.collect = NONE
+    engine.ticks += 1
+    engine.phase = 0 if engine.phase + 1 == engine.block_size else engine.phase + 1
+
+
+@inlined
+def count(engine):
+    """Close the row of the step."""
     engine.steps += 1
     engine.in_flight += 1
     engine.steps_used += 1
@@ -117,7 +130,8 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights,
             # Tokens that were in flight when their block was filled have names now.
             this = slots[request.slot]
             computed_tokens = this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
-            seats.register(slots, tables, blocks, index, hashes, request.slot, computed_tokens, engine)
+            full = seats.full_blocks(computed_tokens, engine)
+            seats.register(slots, tables, blocks, index, hashes, request.slot, full, engine)
         if request.ending:
             if request.life == RUNNING:
                 seats.leave(slots, tables, blocks, idle, request.slot, engine)

@@ -71,6 +71,13 @@ def run(
             return GAPS_FULL
         if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
             return DECISIONS_FULL
+        if engine.shortcut and engine.waiting == 0 and engine.running == engine.decoding and engine.fresh == 0:
+            before = engine.steps_used
+            until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
+            until_ns = engine.horizon_ns if until_ns == NONE else min(until_ns, engine.horizon_ns)
+            shortcut.coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns)
+            if engine.steps_used > before:
+                continue
         step = steps[engine.steps_used]
         start_ns = max(engine.now_ns, engine.gpu_free_ns)
         _open(engine, step)

@@ -237,6 +237,7 @@ ENGINE = np.dtype(
             "prefill_tail",
             # decoding requests, kept without touching them
             "ticks",
+            "phase",  # ticks modulo block_size
             "decoding",
             "origin_sum",
             "fresh",

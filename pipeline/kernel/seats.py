@@ -100,19 +100,22 @@ def extend(slots, tables, blocks, index, idle, slot, tokens, engine, step):
 
 
 @inlined
-def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
-    """Put the full blocks among the first `tokens` tokens of a request into the prefix index."""
-    if not engine.prefix_caching:
-        return
+def register(slots, tables, blocks, index, hashes, slot, full, engine):
+    """Put the first `full` blocks of a request into the prefix index, where they are not yet."""
     this = slots[slot]
-    full = tokens // engine.block_size
-    if full <= this.keyed:
+    if full <= this.keyed or not engine.prefix_caching:
         return
     for block in range(this.keyed, max(this.keyed, min(full, this.listed))):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
     engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
     this.keyed = full
+
+
+@inlined
+def full_blocks(tokens, engine):
+    """Return how many blocks so many tokens fill."""
+    return tokens // engine.block_size
 
 
 @inlined

@@ -10,6 +10,7 @@ waits for it, and collects it. With asynchronous scheduling up to two steps are 
 decided when the older of them ends. Steps in which nothing is scheduled and nobody preempted have no number.
 """
 
+import logging
 import os
 import struct
 import time
@@ -65,7 +66,8 @@ class _Flying:
 
 def load() -> SimpleNamespace:
     """Import what is needed of vLLM; VllmError if it is not installed or something is not where it was in 0.33."""
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_CONFIGURE_LOGGING", "0")
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # no warnings about kernels that are never run
     try:
         import vllm
     except ImportError as error:
@@ -423,9 +425,7 @@ def _vllm_config(settings: dict[str, Any], vllm: SimpleNamespace) -> Any:
         cache = vllm.CacheConfig(
             block_size=settings["block_size"], enable_prefix_caching=settings["enable_prefix_caching"]
         )
-        config = vllm.VllmConfig(
-            scheduler_config=scheduler, cache_config=cache, device_config=vllm.DeviceConfig("cpu")
-        )
+        config = vllm.VllmConfig(scheduler_config=scheduler, cache_config=cache, device_config=vllm.DeviceConfig("cpu"))
     except ValueError as error:  # pydantic's errors are ValueErrors; vLLM raises them too
         raise InputError(f"vLLM {vllm.version} refuses the settings: {error}") from error
     cache.num_gpu_blocks = settings["num_gpu_blocks"]

@@ -94,9 +94,7 @@ def write_bundle(folder: Path, recordings: list[tuple[int, Recording]], version:
     names = ("steps", "preemptions", "hit_tokens", "evicted_blocks", "requests", "stalled", "finished", "sched_seqs")
     total = {name: sum(int(entry["summary"][name]) for entry in entries) for name in names}
     parts = [(number, tables(recording)) for number, recording in recordings]
-    whole = {
-        name: pa.concat_tables([_numbered(part[name], number) for number, part in parts]) for name in TABLES
-    }
+    whole = {name: pa.concat_tables([_numbered(part[name], number) for number, part in parts]) for name in TABLES}
     _write(folder, {"oracle": "vllm", "vllm_version": version, "cases": entries, "summary": total}, whole)
 
 
