@@ -50,6 +50,10 @@ class _Group(click.Group):
         except Exception as error:
             if os.environ.get("SERVECAST_DEBUG"):
                 raise
+            if isinstance(error, OSError) and error.filename is not None and error.strerror:
+                _stop(f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_INPUT)
+            if isinstance(error, MemoryError):
+                _stop("out of memory; fewer or shorter requests at once need less (engine.max_num_seqs)", EXIT_INPUT)
             # The text of an unforeseen error may quote a log, so only its kind and place are shown.
             place = _place(error)
             _stop(f"internal fault: {type(error).__name__} at {place}; SERVECAST_DEBUG=1 shows all", EXIT_FAULT)
@@ -134,6 +138,8 @@ def replay(
     from pipeline.replay.prepare import prepare
 
     settings = config.load(config_path, overrides, engine_args)
+    for text in settings.unmodelled:
+        click.echo(f"not modelled: {text}", err=True)
     trace = prepare(
         list(logs),
         out,
@@ -151,7 +157,7 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
 
     if not made:
         click.echo(f"This run was made before: {run}")
-    click.echo(report.summary_lines(run))
+    report.show_summary(run, _console())
     if with_report:
         page, *_ = report.write([run], _report_folder([run], None))
         click.echo(f"Report: {page}")
@@ -207,6 +213,8 @@ def sql(arguments: tuple[str, ...], format_: str, out: Path | None) -> None:
     statements = [text for text in arguments if not Path(text).is_dir()]
     if len(statements) > 1:
         raise click.UsageError(f"{statements[0]}: is no run folder; name runs first, then one statement in quotes")
+    if statements and len(statements[0].split()) == 1 and "/" in statements[0]:
+        raise click.UsageError(f"{statements[0]}: no such run folder")
     connection = session.open(folders or [runs.newest(Path("runs"))])
     if not statements:
         prompt.Prompt(connection).cmdloop("SQL over runs; .help lists what there is, Ctrl-D leaves.")

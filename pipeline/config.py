@@ -158,8 +158,21 @@ class Load(_Section):
     timeout_s: Positive | None = Field(
         default=None, description="a client gives up after this many seconds; none: never"
     )
-    queue_limit: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
-        default=None, description="requests waiting at which a new one is refused with 429; none: no limit"
+    queue_limit: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        default=None,
+        description="requests waiting in a replica, those not yet looked at included, at which a new one is refused "
+        "with 429; none: no limit",
+    )
+
+
+class Fleet(_Section):
+    """How many copies of the deployment share the traffic, and who gets the next request."""
+
+    replicas: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="equal replicas of the deployment")
+    router: Literal["round_robin", "least_outstanding", "session"] = Field(
+        default="least_outstanding",
+        description="round_robin: in turn; least_outstanding: fewest requests in flight, lowest number on ties; "
+        "session: a stable hash ring over sessions, requests without one to the fewest in flight",
     )
 
 
@@ -207,12 +220,13 @@ class Config(_Section):
     engine: Engine = Engine()
     hardware: Hardware = Hardware()
     load: Load = Load()
+    fleet: Fleet = Fleet()
     slo: Slo = Slo()
     report: Report = Report()
     unmodelled: tuple[str, ...] = Field(default=(), description="engine arguments that were given and are not modelled")
 
 
-SECTIONS = ("engine", "hardware", "load", "slo", "report")
+SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report")
 
 
 def check_batch_limits(batched_tokens: int, seqs: int | None, model_len: int | None, chunked_prefill: bool) -> None:

@@ -71,31 +71,48 @@ def batch(case: Case) -> TraceBatch:
     )
 
 
+_DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISIONS_FULL: "decisions"}
+
+
 def run_kernel(settings: Settings, cost: StepCost, batches: list[TraceBatch], **sizes: int) -> oracle.Result:
-    """Run the compiled engine to its end, buffers drained whenever they are full."""
-    state = State(settings, cost, **sizes)
-    kept: dict[str, list] = {"requests": [], "steps": [], "gaps": [], "decisions": []}
+    """Run one compiled engine to its end, buffers drained as the driver does."""
+    return run_fleet(settings, cost, batches, 1, **sizes)[0]
+
+
+def run_fleet(
+    settings: Settings, cost: StepCost, batches: list[TraceBatch], replicas: int, **sizes: int
+) -> list[oracle.Result]:
+    """Run so many replicas to their end; return one result each, `requests` of all of them in every one."""
+    state = State(settings, cost, replicas, **sizes)
+    done: list[np.ndarray] = []
+    kept: list[dict[str, list]] = [{name: [] for name in _DRAINS.values()} for _ in range(replicas)]
     batches = list(batches)
     while True:
         reason = state.run()
-        for name in ("steps", "gaps", "decisions"):
-            used = int(state.engine[f"{name}_used"])
-            kept[name].append(getattr(state, name)[:used].copy())
-            state.engine[f"{name}_used"] = 0
-        if reason == layout.NEED_TRACE:
-            kept["requests"].append(state.take_done())
+        stopped = int(state.fleet.stopped)
+        if reason in _DRAINS:
+            kept[stopped][_DRAINS[reason]].append(state.drain(_DRAINS[reason], stopped))
+        elif reason == layout.NEED_TRACE:
+            done.append(state.take_done())
             if batches:
                 state.load(batches.pop(0))
-            state.engine.trace_complete = not batches
-        elif reason in (layout.TRACE_DONE, layout.STALLED, layout.MAX_STEPS):
+            if not batches:
+                state.complete()
+        elif reason in (layout.TRACE_DONE, layout.MAX_STEPS):
             break
+    for replica in range(replicas):
+        for name in _DRAINS.values():
+            kept[replica][name].append(state.drain(name, replica))
     state.settle()
-    kept["requests"].append(state.take_done(everything=True))
-    tables = {name: np.concatenate(parts) for name, parts in kept.items()}
-    result = _result(tables, stalled=reason == layout.STALLED)
-    if not settings.decisions:
-        result.decisions = {}
-    return result
+    done.append(state.take_done(everything=True))
+    results = []
+    for replica in range(replicas):
+        tables = {name: np.concatenate(parts) for name, parts in kept[replica].items()}
+        result = _result({"requests": np.concatenate(done), **tables}, bool(state.engines.stalled[replica]))
+        if not settings.decisions:
+            result.decisions = {}
+        results.append(result)
+    return results
 
 
 def _result(tables: dict[str, np.ndarray], stalled: bool) -> oracle.Result:

@@ -724,8 +724,11 @@ class _Run:
             outcome = "max_model_len"
         else:
             return
+        when_ns = step.end_ns
+        if self.timeout_ns is not None and when_ns > seq.request.arrival_ns + self.timeout_ns:
+            outcome, when_ns = "timed_out", seq.request.arrival_ns + self.timeout_ns  # it left while the step ran
         (self.running if seq.status == "running" else self.waiting).remove(seq)
-        self.leave(seq, outcome, step.end_ns)
+        self.leave(seq, outcome, when_ns)
 
     # What comes out
 

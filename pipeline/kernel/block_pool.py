@@ -1,8 +1,15 @@
 """Block pool: equal KV blocks, shared by reference count, idle ones kept coldest first.
 
-Idle blocks form a ring through one extra row, the sentinel: `blocks[sentinel].newer` is the next to be
-handed out. An idle block keeps its key, so a later prefix hit can revive it; a key is dropped only when
-its block is handed out. Block 0 is vLLM's null block and never enters the ring.
+Idle blocks stand in a queue, `idle`, a ring of entries between `engine.idle_head` and `engine.idle_tail`.
+The head is the next to be handed out. An entry is the block's number and what is known of its content:
+
+* PLAIN: nothing, it can be overwritten at no loss;
+* UNLISTED: it has a key, but only the request that computed it could find it, and that is gone for good;
+* LISTED: it stands in the prefix index and can be revived by a hit, which leaves a hole in the queue.
+
+While a request holds a block, its kind follows from its place in the request (SLOT.keyed, SLOT.listed), so
+only listed blocks need a record of their own: `blocks` is not touched for the others. Block 0 is vLLM's
+null block and never idle.
 
 Source of the order: vLLM 0.33, FreeKVCacheBlockQueue and BlockPool.
 """
@@ -10,8 +17,101 @@ Source of the order: vLLM 0.33, FreeKVCacheBlockQueue and BlockPool.
 import numpy as np
 
 from pipeline.kernel import prefix_index
-from pipeline.kernel.compile import inlined
+from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import NONE
+
+PLAIN, UNLISTED, LISTED = 0, 1, 2
+
+
+def fill(blocks: np.recarray, idle: np.ndarray) -> None:
+    """Queue every block but the null block, in order of number (plain Python, once)."""
+    blocks.home[:] = NONE
+    idle[: len(blocks) - 1] = 4 * np.arange(1, len(blocks))
+
+
+@inlined
+def take(blocks, index, idle, tables, slot, held, count, engine, step):
+    """Hand out `count` idle blocks, coldest first, and append them to `tables[slot, held:]`.
+
+    There must be so many. A block whose content has a key loses it: that is eviction.
+    """
+    taken = 0
+    while taken < count:
+        entry = idle[engine.idle_head & engine.idle_mask]
+        engine.idle_head += 1
+        if entry == NONE:
+            continue
+        block, kind = entry >> 2, entry & 3
+        if kind != PLAIN:
+            step.evicted_blocks += 1
+            if kind == LISTED:
+                prefix_index.drop(blocks, index, block, engine)
+            else:
+                engine.cached_blocks -= 1
+        tables[slot, held + taken] = block
+        taken += 1
+    engine.free_blocks -= count
+    step.new_blocks += count
+    if engine.audit:
+        for i in range(count):
+            step.new_blocks_crc = _crc32(step.new_blocks_crc, tables[slot, held + i])
+
+
+@inlined
+def share(blocks, idle, block, engine):
+    """Add a user to a listed block; an idle one leaves the queue."""
+    this = blocks[block]
+    if this.refs == 0:
+        if this.watch == engine.watch:
+            engine.watch_stale = 1
+        idle[this.place] = NONE
+        engine.free_blocks -= 1
+    this.refs += 1
+
+
+@inlined
+def release(blocks, idle, tables, slot, held, keyed, listed, engine):
+    """Give back `tables[slot, :held]`, of which the first `keyed` have a key and the first `listed` are listed.
+
+    Blocks without a key go to the front of the queue as a group, the last of the request foremost; blocks
+    with one go to the back, the last of the request before its first.
+    """
+    if engine.idle_tail - engine.idle_head + held > len(idle):
+        _close_holes(blocks, idle, engine)
+    for i in range(keyed, held):
+        engine.idle_head -= 1
+        idle[engine.idle_head & engine.idle_mask] = 4 * tables[slot, i]
+    for i in range(keyed - 1, listed - 1, -1):
+        idle[engine.idle_tail & engine.idle_mask] = 4 * tables[slot, i] + UNLISTED
+        engine.idle_tail += 1
+    engine.free_blocks += held - min(keyed, listed)
+    for i in range(min(keyed, listed) - 1, -1, -1):
+        block = tables[slot, i]
+        this = blocks[block]
+        this.refs -= 1
+        if this.refs == 0:
+            if this.watch == engine.watch:
+                engine.watch_stale = 1
+            this.place = engine.idle_tail & engine.idle_mask
+            idle[this.place] = 4 * block + LISTED
+            engine.idle_tail += 1
+            engine.free_blocks += 1
+
+
+@compiled
+def _close_holes(blocks, idle, engine):
+    """Move the idle blocks together, in order; holes are as many as releases since the last time, or fewer."""
+    end = engine.idle_head
+    for at in range(engine.idle_head, engine.idle_tail):
+        entry = idle[at & engine.idle_mask]
+        if entry == NONE:
+            continue
+        place = end & engine.idle_mask
+        idle[place] = entry
+        if entry & 3 == LISTED:
+            blocks[entry >> 2].place = place
+        end += 1
+    engine.idle_tail = end
 
 
 def _crc_table() -> np.ndarray:
@@ -22,80 +122,6 @@ def _crc_table() -> np.ndarray:
 
 
 _CRC = _crc_table()
-
-
-def fill(blocks) -> None:
-    """Put every block but the null block into the ring, in order of number (plain Python, once)."""
-    sentinel = len(blocks) - 1
-    blocks.home = NONE
-    order = np.concatenate([[sentinel], np.arange(1, sentinel), [sentinel]])
-    blocks["newer"][order[:-1]] = order[1:]
-    blocks["older"][order[1:]] = order[:-1]
-
-
-@inlined
-def take(blocks, index, table, count, held, engine, step):
-    """Hand out `count` idle blocks, coldest first, and append them to `table[held:]`.
-
-    There must be so many. A block that still has a key loses it: that is eviction.
-    """
-    sentinel = len(blocks) - 1
-    block = blocks[sentinel].newer
-    for i in range(count):
-        this = blocks[block]
-        if this.home != NONE:
-            prefix_index.drop(blocks, index, block, engine)
-            step.evicted_blocks += 1
-        this.refs = 1
-        table[held + i] = block
-        if engine.audit:
-            step.new_blocks_crc = _crc32(step.new_blocks_crc, block)
-        block = this.newer
-    blocks[sentinel].newer = block
-    blocks[block].older = sentinel
-    engine.free_blocks -= count
-    step.new_blocks += count
-
-
-@inlined
-def share(blocks, block, engine):
-    """Add a user to a block; an idle one leaves the ring."""
-    this = blocks[block]
-    if this.refs == 0:
-        blocks[this.older].newer = this.newer
-        blocks[this.newer].older = this.older
-        engine.free_blocks -= 1
-    this.refs += 1
-
-
-@inlined
-def release(blocks, table, held, engine):
-    """Give back `table[:held]`, last block first.
-
-    Blocks without a key go to the front of the ring as a group, the last of the request foremost; blocks
-    with one go to the back, the last of the request before its first.
-    """
-    sentinel = len(blocks) - 1
-    front = sentinel
-    for i in range(held - 1, -1, -1):
-        block = table[i]
-        this = blocks[block]
-        this.refs -= 1
-        if this.refs > 0:
-            continue
-        engine.free_blocks += 1
-        if this.home == NONE:
-            after = blocks[front].newer
-            this.older = front
-            front_block = front
-            front = block
-        else:
-            after = np.int32(sentinel)
-            front_block = blocks[sentinel].older
-            this.older = front_block
-        this.newer = after
-        blocks[front_block].newer = block
-        blocks[after].older = block
 
 
 @inlined

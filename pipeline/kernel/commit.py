@@ -5,7 +5,7 @@ leaves, when the step is collected, one decision later than it would be synchron
 """
 
 from pipeline.kernel import decoders, seats, step_time, wait_queue
-from pipeline.kernel.compile import inlined
+from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import DECODE, DONE, ENDING, LOST, NONE, RUNNING, TIMED_OUT
 
 
@@ -36,11 +36,8 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
     step.free_blocks = engine.free_blocks
     step.cached_blocks = engine.cached_blocks
     end_ns = start_ns + step.duration_ns
-    flight = flights[engine.steps & 1]
-    flight.end_ns = end_ns
-    flight.collect = NONE
     tick = engine.ticks
-    engine.ticks += 1
+    begin(flights, end_ns, engine)
     slot = calendar[tick & engine.calendar_mask]
     while slot != NONE:
         following = slots[slot].end_later
@@ -55,6 +52,22 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
         gaps[i].gap_ns += end_ns
     if step.scheduled > 0:
         engine.gpu_free_ns = end_ns
+    count(engine)
+
+
+@inlined
+def begin(flights, end_ns, engine):
+    """Put the step being decided in flight, with nothing to do at its end yet, and let decoding requests go on."""
+    flight = flights[engine.steps & 1]
+    flight.end_ns = end_ns
+    flight.collect = NONE
+    engine.ticks += 1
+    engine.phase = 0 if engine.phase + 1 == engine.block_size else engine.phase + 1
+
+
+@inlined
+def count(engine):
+    """Close the row of the step."""
     engine.steps += 1
     engine.in_flight += 1
     engine.steps_used += 1
@@ -104,7 +117,7 @@ def remember(requests, flights, row, parity, engine):
 
 
 @inlined
-def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine):
+def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine):
     """Deliver the oldest step in flight; the clock moves to its end."""
     step = engine.steps - engine.in_flight
     flight = flights[step & 1]
@@ -117,36 +130,37 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, flights, engin
             # Tokens that were in flight when their block was filled have names now.
             this = slots[request.slot]
             computed_tokens = this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
-            seats.register(slots, tables, blocks, index, hashes, request.slot, computed_tokens, engine)
+            full = seats.full_blocks(computed_tokens, engine)
+            seats.register(slots, tables, blocks, index, hashes, request.slot, full, engine)
         if request.ending:
             if request.life == RUNNING:
-                seats.leave(slots, tables, blocks, request.slot, engine)
+                seats.leave(slots, tables, blocks, idle, request.slot, engine)
             else:
                 wait_queue.remove(requests, heap, row, engine)
             request.life = DONE
             request.outcome = request.end_outcome
             request.finish_ns = flight.end_ns
             request.finish_step = step
+            if engine.timeout_ns != NONE and flight.end_ns > request.arrival_ns + engine.timeout_ns:
+                # The client left while the last step ran.
+                request.outcome = TIMED_OUT
+                request.finish_ns = request.arrival_ns + engine.timeout_ns
             engine.unfinished -= 1
         row = request.collect_next
     flight.collect = NONE
 
 
 @inlined
-def give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine):
+def give_up(requests, arrivals, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, engine):
     """Take out every request whose client has stopped waiting by now, in order of arrival."""
-    while engine.deadline_row < engine.next_row:
-        row = engine.deadline_row
-        request = requests[row & engine.window_mask]
-        if request.life != DONE:
-            if request.arrival_ns + engine.timeout_ns > engine.now_ns:
-                return
-            _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row, engine)
-        engine.deadline_row += 1
+    row = wait_queue.next_deadline(requests, arrivals, engine)
+    while row != NONE and requests[row & engine.window_mask].arrival_ns + engine.timeout_ns <= engine.now_ns:
+        _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine)
+        row = wait_queue.next_deadline(requests, arrivals, engine)
 
 
 @inlined
-def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row, engine):
+def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine):
     request = requests[row & engine.window_mask]
     if request.life == RUNNING:
         slot = request.slot
@@ -166,8 +180,12 @@ def _abort(requests, heap, slots, tables, blocks, phases, calendar, flights, row
         if sampled_step >= engine.steps - engine.in_flight:
             # Its newest token is still in flight and reaches nobody.
             request.known_tokens -= 1
-            sampled_step = this.gap_before if this.gap_after == sampled_step else sampled_step - 1
-        seats.leave(slots, tables, blocks, slot, engine)
+            if this.gap_after == sampled_step:
+                _take_back_gap(gaps, row, engine)
+                sampled_step = this.gap_before
+            else:
+                sampled_step -= 1
+        seats.leave(slots, tables, blocks, idle, slot, engine)
     else:
         sampled_step = request.gap_step
         wait_queue.remove(requests, heap, row, engine)
@@ -215,6 +233,17 @@ def note_gap(gaps, this, engine):
     this.gap_after = engine.steps
     this.gap_before = this.gap_step
     this.gap_step = NONE
+
+
+@compiled
+def _take_back_gap(gaps, row, engine):
+    """Remove the newest gap of a request; the rows of the last step are still in the buffer."""
+    at = engine.gaps_used - 1
+    while gaps[at].request != row:
+        at -= 1
+    for later in range(at + 1, engine.gaps_used):
+        gaps[later - 1] = gaps[later]
+    engine.gaps_used -= 1
 
 
 @inlined

@@ -8,6 +8,7 @@ from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
     DECISIONS_FULL,
+    FOREVER,
     GAPS_FULL,
     MAX_STEPS,
     NEED_TRACE,
@@ -20,18 +21,23 @@ from pipeline.kernel.layout import (
 
 @compiled
 def run(
-    requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted,
+    requests, hashes, arrivals, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
     steps, gaps, decisions, g_ns, cost, engine,
 ):  # fmt: skip
     """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
 
+    Nothing is decided at or after `engine.horizon_ns`, and no step collected that ends after it, so that
+    more arrivals can be sent to this replica from then on.
+
     requests  : REQUEST[window], the loaded rows of the trace; outcomes are written here
     hashes    : uint64[power of two], prefix hashes of the loaded rows
+    arrivals  : int64[window], rows routed to this replica, in order
     heap      : int64[window], waiting rows by priority
     slots     : SLOT[most running requests]
-    tables    : int32[slots, blocks of one request]
-    blocks    : BLOCK[num_gpu_blocks + 1]
+    tables    : int32[slots + 1, blocks of one request], the last row for the head of the queue
+    blocks    : BLOCK[num_gpu_blocks]
     index     : int32[power of two], heads of the prefix index
+    idle      : int32[power of two], at least twice num_gpu_blocks, queue of idle blocks
     phases    : GROUP[block_size]
     calendar  : int32[power of two], more than a request can generate
     flights   : FLIGHT[2]
@@ -41,58 +47,84 @@ def run(
     engine    : ENGINE record
     """
     while True:
+        if engine.collect_due:
+            if flights[(engine.steps - engine.in_flight) & 1].end_ns > engine.horizon_ns:
+                return NEED_TRACE
+            engine.collect_due = 0
+            commit.collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine)
+        if engine.now_ns >= engine.horizon_ns:
+            return NEED_TRACE
+        if engine.timeout_ns != NONE:
+            commit.give_up(
+                requests, arrivals, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, engine
+            )
+        wait_queue.arrive(requests, arrivals, heap, engine)
+        if engine.unfinished == 0:
+            if engine.in_flight > 0:
+                engine.collect_due = 1  # the clients of a step in flight have all given up
+            elif not _jump(requests, arrivals, engine):
+                return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
+            continue
         if engine.steps_used == len(steps):
             return STEPS_FULL
         if engine.gaps_used + engine.running > len(gaps):
             return GAPS_FULL
         if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
             return DECISIONS_FULL
-        if engine.timeout_ns != NONE:
-            commit.give_up(requests, heap, slots, tables, blocks, phases, calendar, flights, engine)
-        wait_queue.arrive(requests, heap, engine)
-        if engine.next_row == engine.loaded_rows and not engine.trace_complete:
-            return NEED_TRACE
-        if engine.unfinished == 0:
-            if engine.in_flight > 0:  # the clients of a step in flight have all given up
-                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
-            elif not _jump(requests, engine):
-                return TRACE_DONE
-            continue
+        if engine.shortcut and engine.waiting == 0 and engine.running == engine.decoding and engine.fresh == 0:
+            before = engine.steps_used
+            until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
+            until_ns = engine.horizon_ns if until_ns == NONE else min(until_ns, engine.horizon_ns)
+            shortcut.coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns)
+            if engine.steps_used > before:
+                continue
         step = steps[engine.steps_used]
         start_ns = max(engine.now_ns, engine.gpu_free_ns)
         _open(engine, step)
         if not engine.shortcut or not shortcut.plan(
-            requests, hashes, slots, tables, blocks, index, phases, promoted, cost, engine, step
+            requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step
         ):
             batch_plan.serve(
-                requests, hashes, heap, slots, tables, blocks, index, phases, calendar, flights, promoted, decisions,
-                gaps, cost, engine, step,
+                requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
+                decisions, gaps, cost, engine, step,
             )  # fmt: skip
         if step.preempted == 0:
             admission.admit(
-                requests, hashes, heap, slots, tables, blocks, index, promoted, decisions, cost, engine, step, start_ns
+                requests,
+                hashes,
+                heap,
+                slots,
+                tables,
+                blocks,
+                index,
+                idle,
+                promoted,
+                decisions,
+                cost,
+                engine,
+                step,
+                start_ns,
             )
             if not engine.held:
                 engine.bound = engine.waiting > 0
         if step.scheduled == 0 and step.preempted == 0:
             if engine.in_flight > 0:
-                commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
-            elif not _jump(requests, engine):
-                return STALLED
+                engine.collect_due = 1
+            elif not _jump(requests, arrivals, engine):
+                return STALLED if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
         _keep_cadence(engine, step)
         commit.log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, engine, step, start_ns)
         if engine.steps == engine.max_steps:
             return MAX_STEPS
-        if engine.in_flight == engine.depth:
-            commit.collect(requests, hashes, heap, slots, tables, blocks, index, flights, engine)
+        engine.collect_due = engine.in_flight == engine.depth
 
 
 @inlined
-def _jump(requests, engine):
-    """Move the clock to the next event that is known; return whether there is one."""
-    when = wait_queue.next_event_ns(requests, engine)
-    if when == NONE:
+def _jump(requests, arrivals, engine):
+    """Move the clock to the next event; return whether one is known."""
+    when = wait_queue.next_event_ns(requests, arrivals, engine)
+    if when == NONE or when > engine.horizon_ns:
         return False
     engine.now_ns = max(engine.now_ns, when)
     return True

@@ -4,7 +4,8 @@ State is a few structured arrays, one per table, and one record of scalars. Row 
 are plain integers, `NONE` is no row. A record is passed as `array[0]`, so a kernel changes it in place.
 
 Requests live in a window of the trace: row `r` of the trace sits at `requests[r & engine.window_mask]`
-while `engine.first_row <= r < engine.loaded_rows`.
+while `engine.first_row <= r < fleet.loaded_rows`. Every replica has arrays of its own but shares the window;
+the rows routed to it stand in its `arrivals`, number i at `arrivals[i & engine.window_mask]`.
 """
 
 from typing import Any
@@ -23,8 +24,10 @@ PENDING, FINISHED, MAX_MODEL_LEN, REJECTED, TIMED_OUT, CANCELLED, QUEUE_FULL, NE
 # token to be collected.
 PREFILL, DECODE, ENDING = 0, 1, 2
 
-# Why `run` came back.
+# Why a kernel came back. NEED_TRACE: what arrives from `horizon_ns` on is not known yet.
 TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEPS = range(7)
+
+FOREVER = np.iinfo(np.int64).max
 
 # Kinds of a decision row.
 CONTINUED, ADMITTED, RESUMED, LOST = 0, 1, 2, 3
@@ -46,6 +49,7 @@ REQUEST = np.dtype(
         ("life", _i1),
         ("outcome", _i1),
         ("ending", _i1),  # its last token is in flight
+        ("replica", _i4),  # NONE until routed
         ("slot", _i4),  # row in `slots` while it runs
         ("known_tokens", _i4),  # prompt and tokens sampled so far, those in flight included
         ("preemptions", _i4),
@@ -89,7 +93,9 @@ SLOT = np.dtype(
         ("prefix_tokens", _i4),
         ("prefix_block_tokens", _i4),
         ("blocks", _i4),  # KV blocks it holds
-        ("keyed", _i4),  # of those, leading ones in the prefix index
+        ("keyed", _i4),  # of those, leading ones whose content has a key
+        ("shared", _i4),  # leading blocks of the request that the trace's hashes cover
+        ("listed", _i4),  # leading blocks of the request that go into the prefix index at once
         ("earlier", _i4),  # running list
         ("later", _i4),
         ("group_earlier", _i4),  # PREFILL: list of prefills; DECODE: list of its phase
@@ -104,11 +110,11 @@ SLOT = np.dtype(
 
 BLOCK = np.dtype(
     [
-        ("older", _i4),  # idle ring
-        ("newer", _i4),
-        ("refs", _i4),
-        ("home", _i4),  # bucket of the prefix index, NONE if its content has no key
         ("key", _u8),
+        ("home", _i4),  # chain of the prefix index
+        ("refs", _i4),  # requests that hold it
+        ("place", _i4),  # while idle: its entry in the queue
+        ("watch", _i4),  # last watch that looked at it
         ("chain_earlier", _i4),
         ("chain_later", _i4),
     ],
@@ -204,17 +210,19 @@ ENGINE = np.dtype(
             "hash_mask",
             "index_mask",
             "calendar_mask",
+            "idle_mask",
             # clock
             "now_ns",
             "gpu_free_ns",
             "steps",  # steps logged so far
             "in_flight",
+            "collect_due",  # the oldest step in flight is to be collected next
+            "horizon_ns",  # every arrival before this moment is known
             # trace window
             "first_row",
-            "next_row",  # next to arrive
-            "loaded_rows",
-            "trace_complete",
-            "deadline_row",  # first row whose deadline may be ahead
+            "routed",  # requests sent to this replica
+            "arrived",  # of those, how many the scheduler has seen
+            "deadline",  # number of the first arrival whose deadline may be ahead
             # requests
             "unfinished",
             "waiting",
@@ -231,12 +239,21 @@ ENGINE = np.dtype(
             "prefill_tail",
             # decoding requests, kept without touching them
             "ticks",
+            "phase",  # ticks modulo block_size
             "decoding",
             "origin_sum",
             "fresh",
             # KV blocks
+            "idle_head",
+            "idle_tail",
             "free_blocks",
             "cached_blocks",
+            # the head of the queue that did not fit, and what it would hit
+            "watch",  # number of the watch
+            "watched_row",
+            "watch_hits",
+            "watch_idle",
+            "watch_stale",
             # prefill cadence
             "busy_steps",
             "last_prefill_step",
@@ -251,13 +268,29 @@ ENGINE = np.dtype(
             "decisions_used",
             "gap_mark",
             "promotions",
+            "stalled",
         )
     ]
-    + [("chunk_ns", _f8)],
+    + [("watch_key", _u8), ("chunk_ns", _f8)],
     align=True,
 )
 
 
-def records(dtype: np.dtype, n: int) -> Any:
-    """Return `n` zeroed records that also answer to attribute names in plain Python."""
-    return np.zeros(n, dtype).view(np.recarray)
+FLEET = np.dtype(
+    [
+        (name, _i8)
+        for name in (
+            "window_mask",
+            "next_row",  # next to be routed
+            "loaded_rows",
+            "horizon_ns",  # every arrival before this moment is loaded
+            "stopped",  # replica whose kernel asked for something
+        )
+    ],
+    align=True,
+)
+
+
+def records(dtype: np.dtype, *shape: int) -> Any:
+    """Return zeroed records that also answer to attribute names in plain Python."""
+    return np.zeros(shape, dtype).view(np.recarray)

@@ -27,7 +27,9 @@ def victim(requests, slots, engine):
 
 
 @inlined
-def preempt(requests, heap, slots, tables, blocks, phases, calendar, decisions, slot, engine, step):
+def preempt(
+    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, decisions, slot, engine, step
+):
     """Send a running request back to the queue."""
     this = slots[slot]
     row = this.request
@@ -46,7 +48,8 @@ def preempt(requests, heap, slots, tables, blocks, phases, calendar, decisions, 
         request.known_tokens = computed_tokens + 1
     if this.served_step == engine.steps:
         engine.budget += this.served_tokens
-    seats.leave(slots, tables, blocks, slot, engine)
+    seats.list_blocks(slots, tables, blocks, index, hashes, slot, engine)
+    seats.leave(slots, tables, blocks, idle, slot, engine)
     request.preemptions += 1
     commit.note_decision(decisions, engine, step, row, LOST, 0, computed_tokens, 0, 0, 0)
     wait_queue.push_front(requests, heap, row, engine)

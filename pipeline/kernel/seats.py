@@ -1,8 +1,12 @@
 """Seats: the running list in order of admission, and the blocks of those who sit in it."""
 
+import numpy as np
+
 from pipeline.kernel import block_pool, prefix_index
 from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import NONE, PREFILL, RUNNING
+
+ALL_BLOCKS = np.iinfo(np.int32).max
 
 
 @inlined
@@ -30,6 +34,9 @@ def take(requests, slots, row, hits, engine):
     this.computed_tokens = hits * engine.block_size
     this.blocks = hits
     this.keyed = hits
+    # After a preemption copies of the request's own blocks may still be cached, so it lists the new ones as well.
+    this.shared = request.prefix_tokens // engine.block_size
+    this.listed = ALL_BLOCKS if request.preemptions > 0 else this.shared
     this.fresh = 0
     this.later = NONE
     this.earlier = engine.running_tail
@@ -44,10 +51,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, blocks, slot, engine):
+def leave(slots, tables, blocks, idle, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
-    block_pool.release(blocks, tables[slot], this.blocks, engine)
+    block_pool.release(blocks, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:
         engine.running_head = this.later
@@ -84,26 +91,62 @@ def blocks_short(this, tokens, engine):
 
 
 @inlined
-def extend(slots, tables, blocks, index, slot, tokens, engine, step):
+def extend(slots, tables, blocks, index, idle, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
     more = blocks_short(this, tokens, engine)
     if more > 0:
-        block_pool.take(blocks, index, tables[slot], more, this.blocks, engine, step)
+        block_pool.take(blocks, index, idle, tables, slot, this.blocks, more, engine, step)
         this.blocks += more
 
 
 @inlined
-def register(slots, tables, blocks, index, hashes, slot, tokens, engine):
-    """Put the full blocks among the first `tokens` tokens of a request into the prefix index."""
-    if not engine.prefix_caching:
-        return
+def register(slots, tables, blocks, index, hashes, slot, full, engine):
+    """Put the first `full` blocks of a request into the prefix index, where they are not yet."""
     this = slots[slot]
-    full = tokens // engine.block_size
-    for block in range(this.keyed, full):
+    if full <= this.keyed or not engine.prefix_caching:
+        return
+    shared = min(full, this.shared)
+    if shared > this.keyed:
+        _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine)
+    for block in range(max(this.keyed, shared), min(full, this.listed)):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
-    this.keyed = max(this.keyed, full)
+    engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
+    this.keyed = full
+
+
+@inlined
+def _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine):
+    """Register blocks that the trace's hashes cover, one trace block after the other."""
+    this = slots[slot]
+    end = (this.keyed + 1) * engine.block_size
+    trace_block = prefix_index.trace_block_of(this, end)
+    mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
+    for block in range(this.keyed, shared):
+        while end > (trace_block + 1) * this.prefix_block_tokens:
+            trace_block += 1
+            mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
+        new_key = prefix_index.shared_key(mixed, this, trace_block, end)
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+        end += engine.block_size
+
+
+@inlined
+def full_blocks(tokens, engine):
+    """Return how many blocks so many tokens fill."""
+    return tokens // engine.block_size
+
+
+@inlined
+def list_blocks(slots, tables, blocks, index, hashes, slot, engine):
+    """Put into the prefix index what only this request can find: it is about to be preempted."""
+    this = slots[slot]
+    for block in range(this.listed, this.keyed):
+        new_key = prefix_index.key(hashes, this, this.request, block, engine)
+        engine.cached_blocks -= 1
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    this.listed = ALL_BLOCKS
 
 
 @inlined

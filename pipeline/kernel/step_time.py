@@ -47,16 +47,31 @@ def nanoseconds(step, g_ns, cost, engine):
     tokens = step.prefill_tokens + step.decode_tokens
     if tokens == 0:
         return 0
-    sampled, decodes = float(step.sampled), float(step.decode_tokens)
     mixed = step.prefill_tokens > 0
-    decode_ns = 0.0
+    attention_ns = 0.0
     if step.decode_tokens > 0:
-        flat = cost.D0 + cost.D1 * decodes
-        linear = cost.D2 + cost.D3 * decodes + cost.D4 * float(step.decode_context_tokens)
-        decode_ns = max(flat, linear)
+        attention_ns = decode_ns(step.decode_tokens, step.decode_context_tokens, cost)
         if mixed:
-            decode_ns *= cost.mu
-    table = 0 if mixed else 1
-    step_ns = cost.c0 + cost.c1 * sampled + g_ns[table, tokens] + cost.L0 + cost.L1 * sampled + decode_ns
-    step_ns += engine.chunk_ns
-    return np.int64(np.rint(step_ns)) + cost.a_ns + cost.b_ns * tokens + cost.c_ns * step.context_tokens
+            attention_ns *= cost.mu
+    step_ns = batch_ns(tokens, step.sampled, mixed, g_ns, cost) + attention_ns
+    return whole_ns(step_ns + engine.chunk_ns, tokens, step.context_tokens, cost)
+
+
+@inlined
+def batch_ns(tokens, sampled, mixed, g_ns, cost):
+    """Return what does not depend on contexts: overhead, linear layers and LM head."""
+    rows = float(sampled)
+    return cost.c0 + cost.c1 * rows + g_ns[0 if mixed else 1, tokens] + cost.L0 + cost.L1 * rows
+
+
+@inlined
+def decode_ns(decodes, contexts, cost):
+    """Return D, the attention of decoding requests."""
+    m = float(decodes)
+    return max(cost.D0 + cost.D1 * m, cost.D2 + cost.D3 * m + cost.D4 * float(contexts))
+
+
+@inlined
+def whole_ns(step_ns, tokens, contexts, cost):
+    """Round to nanoseconds and add the terms of recorded cases."""
+    return np.int64(np.rint(step_ns)) + cost.a_ns + cost.b_ns * tokens + cost.c_ns * contexts

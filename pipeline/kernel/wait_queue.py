@@ -85,20 +85,18 @@ def remove(requests, heap, row, engine):
 
 
 @inlined
-def arrive(requests, heap, engine):
-    """Hand over every request that has arrived by now, in order of arrival.
+def arrive(requests, arrivals, heap, engine):
+    """Hand over every request of this replica that has arrived by now, in order of arrival.
 
     A prompt that reaches the context limit is refused by vLLM's front end; a full queue answers 429; a
     client may have left before anybody looked.
     """
-    while engine.next_row < engine.loaded_rows:
-        row = engine.next_row
+    while engine.arrived < engine.routed:
+        row = arrivals[engine.arrived & engine.window_mask]
         request = requests[row & engine.window_mask]
         if request.arrival_ns > engine.now_ns:
             return
-        engine.next_row += 1
-        if request.life == DONE:
-            continue
+        engine.arrived += 1
         if request.input_tokens >= engine.max_model_len:
             _leave(request, REJECTED, NONE)
         elif engine.queue_limit != NONE and engine.waiting >= engine.queue_limit:
@@ -111,22 +109,29 @@ def arrive(requests, heap, engine):
 
 
 @inlined
-def next_event_ns(requests, engine):
-    """Return when the next request arrives or the next client gives up, NONE if neither will happen.
-
-    The next row of the trace must be loaded, or the trace complete.
-    """
+def next_event_ns(requests, arrivals, engine):
+    """Return when the next request arrives or the next client gives up, as far as is known, else NONE."""
     when = NONE
-    row = engine.next_row
-    if row < engine.loaded_rows:
-        when = requests[row & engine.window_mask].arrival_ns
+    if engine.arrived < engine.routed:
+        when = requests[arrivals[engine.arrived & engine.window_mask] & engine.window_mask].arrival_ns
     if engine.timeout_ns != NONE and engine.unfinished > 0:
-        while requests[engine.deadline_row & engine.window_mask].life == DONE:
-            engine.deadline_row += 1
-        deadline = requests[engine.deadline_row & engine.window_mask].arrival_ns + engine.timeout_ns
+        row = next_deadline(requests, arrivals, engine)
+        deadline = requests[row & engine.window_mask].arrival_ns + engine.timeout_ns
         if when == NONE or deadline < when:
             when = deadline
     return when
+
+
+@inlined
+def next_deadline(requests, arrivals, engine):
+    """Return the first unfinished row that the scheduler has seen, NONE if there is none."""
+    engine.deadline = max(engine.deadline, engine.routed - engine.window_mask - 1)
+    while engine.deadline < engine.arrived:
+        row = arrivals[engine.deadline & engine.window_mask]
+        if row >= engine.first_row and requests[row & engine.window_mask].life != DONE:
+            return row
+        engine.deadline += 1
+    return NONE
 
 
 @inlined

@@ -114,7 +114,7 @@ def read(folder: Path) -> Run:
 
 def newest(root: Path) -> Path:
     """Return the run folder under `root` that was finished last; RunError if there is none."""
-    found = sorted(root.glob("*/run.json"), key=lambda path: (path.stat().st_mtime_ns, path.parent.name))
+    found = sorted(root.glob("[!.]*/run.json"), key=lambda path: (path.stat().st_mtime_ns, path.parent.name))
     if not found:
         raise RunError(f"{root}: holds no run; make one with `servecast replay`, or name a run folder")
     return found[-1].parent

@@ -15,10 +15,10 @@ import numpy as np
 from pipeline import config as config_module
 from pipeline import hardware, schema
 from pipeline.config import Config
-from pipeline.errors import ReplayError, TraceError
+from pipeline.errors import ConfigError, ReplayError, TraceError
 from pipeline.hardware import Deployment
 from pipeline.kernel import layout
-from pipeline.replay import manifest, tables
+from pipeline.replay import checks, manifest, tables
 from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
 from pipeline.replay.state import Settings, State, StepCost
@@ -79,17 +79,19 @@ def replay(
     found = manifest.find(root, run)
     if found is not None:
         return found, False
-    source = Source(trace.path, where, config.load.rate_scale)
-    state = State(_settings(deployment, decisions), cost(deployment))
-    folder = RunFolder(root, run, decisions)
+    source = Source(trace.path, where, deployment.config)
+    replicas = deployment.config.fleet.replicas
+    state = State(_settings(deployment, decisions), cost(deployment), replicas)
+    folder = RunFolder(root, run, replicas, decisions)
     try:
-        tally, stalled = _run(state, source, folder, report)
+        report(Progress(0, 0.0, 0, 0.0))
+        tally = _run(state, source, folder, report)
         folder.finish_tables()
         replayed = time.perf_counter()
         if source.rows == 0:
             asked = f" that meet {where}" if where else ""
             raise TraceError(f"{trace.name}: has no requests{asked}")
-        content = _manifest(run, trace, deployment, source, state, tally, stalled, where, decisions)
+        content = _manifest(run, trace, deployment, source, state, tally, where, decisions)
         folder.write_text("run.json", manifest.text(content))
         folder.write_text("timing.json", manifest.text({"replay_s": round(replayed - began, 6)}))
         return folder.keep(), True
@@ -98,54 +100,51 @@ def replay(
         raise
 
 
-def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Progress], None]) -> tuple[_Tally, bool]:
-    engine, tally = state.engine, _Tally()
+_DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISIONS_FULL: "decisions"}
+
+
+def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Progress], None]) -> _Tally:
+    fleet, tally = state.fleet, _Tally()
     while True:
         reason = state.run()
         if reason == layout.NEED_TRACE:
             _write_requests(state, source, folder, tally)
             batch = source.next()
             if batch is None:
-                engine.trace_complete = 1
+                state.complete()
             else:
                 state.load(batch)
-        elif reason == layout.STEPS_FULL:
-            _drain(state, folder, "steps", tables.steps)
-        elif reason == layout.GAPS_FULL:
-            _drain(state, folder, "gaps", lambda rows: tables.gaps(rows, 0))
-        elif reason == layout.DECISIONS_FULL:
-            _drain(state, folder, "decisions", lambda rows: tables.decisions(rows, 0))
-        elif reason in (layout.TRACE_DONE, layout.STALLED):
+        elif reason in _DRAINS:
+            _drain(state, folder, _DRAINS[reason], int(fleet.stopped))
+        elif reason == layout.TRACE_DONE:
             break
         else:
-            raise ReplayError(f"the engine stopped for reason {reason} at step {engine.steps}, {engine.now_ns} ns")
-        arrived = source.rows_read - (int(engine.loaded_rows) - int(engine.next_row))
-        share = max(0, arrived) / max(1, source.total_rows)
-        report(Progress(tally.requests, int(engine.now_ns) / 1e9, int(engine.steps), share))
+            raise ReplayError(f"the engine stopped for reason {reason} in replica {fleet.stopped}")
+        routed = source.rows_read - (int(fleet.loaded_rows) - int(fleet.next_row))
+        share = max(0, routed) / max(1, source.total_rows)
+        now_s = int(state.engines.now_ns.max()) / 1e9
+        report(Progress(tally.requests, now_s, int(state.engines.steps.sum()), share))
     state.settle()
     _write_requests(state, source, folder, tally, everything=True)
-    _drain(state, folder, "steps", tables.steps)
-    _drain(state, folder, "gaps", lambda rows: tables.gaps(rows, 0))
-    if state.settings.decisions:
-        _drain(state, folder, "decisions", lambda rows: tables.decisions(rows, 0))
-    return tally, reason == layout.STALLED
+    for replica in range(state.replicas):
+        for table in ("steps", "gaps", *(("decisions",) if state.settings.decisions else ())):
+            _drain(state, folder, table, replica)
+    return tally
 
 
-def _drain(state: State, folder: RunFolder, table: str, build: Callable[[np.ndarray], Any]) -> None:
-    used = int(state.engine[f"{table}_used"])
-    rows = getattr(state, table)[:used].copy()
-    state.engine[f"{table}_used"] = 0
-    folder.write(table, lambda: build(rows))
+def _drain(state: State, folder: RunFolder, table: str, replica: int) -> None:
+    rows = state.drain(table, replica)
+    folder.write(table, replica, lambda: tables.engine_rows(table, rows, replica))
 
 
 def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:
-    first = int(state.engine.first_row)
+    first = state.done_rows
     rows = state.take_done(everything)
     if len(rows) == 0:
         return
     tally.add(rows)
     identity = source.take_identity(len(rows))
-    folder.write("requests", lambda: tables.requests(rows, first, identity, 0))
+    folder.write("requests", 0, lambda: tables.requests(rows, first, identity))
 
 
 def _settings(deployment: Deployment, decisions: bool) -> Settings:
@@ -153,10 +152,19 @@ def _settings(deployment: Deployment, decisions: bool) -> Settings:
     names = [name for name in Settings.__dataclass_fields__ if name in type(engine).model_fields]
     return Settings(
         **{name: getattr(engine, name) for name in names},
-        timeout_ns=None if load.timeout_s is None else round(load.timeout_s * 1e9),
+        timeout_ns=_timeout_ns(load.timeout_s),
         queue_limit=load.queue_limit,
         decisions=decisions,
     )
+
+
+def _timeout_ns(timeout_s: float | None) -> int | None:
+    if timeout_s is None:
+        return None
+    most_s = checks.MOST_US // 10**6
+    if timeout_s > most_s:
+        raise ConfigError(f"load.timeout_s = {timeout_s:g}: must be at most {most_s} seconds, or none for never")
+    return round(timeout_s * 1e9)
 
 
 def cost(deployment: Deployment) -> StepCost:
@@ -173,7 +181,6 @@ def _manifest(
     source: Source,
     state: State,
     tally: _Tally,
-    stalled: bool,
     where: str | None,
     decisions: bool,
 ) -> dict[str, Any]:
@@ -200,12 +207,12 @@ def _manifest(
         },
         "hardware": hardware.describe(deployment),
         "unmodelled": [*deployment.unmodelled, *_unmodelled(source), *manifest.LEFT_OUT],
-        "warnings": [*deployment.warnings, *_warnings(source, where, stalled)],
+        "warnings": [*deployment.warnings, *_warnings(source, where, state.stalled)],
         "counts": {
             "outcomes": {name: tally.outcomes[name] for name in schema.OUTCOMES if name in tally.outcomes},
-            "steps": int(state.engine.steps),
+            "steps": int(state.engines.steps.sum()),
             "preemptions": tally.preemptions,
-            "stalled": stalled,
+            "stalled": state.stalled,
         },
     }
 

@@ -3,12 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import schema
 from pipeline.errors import TraceError
 from pipeline.ingest import IngestSummary, digest, ingest, read
 from pipeline.ingest.importer import rejects_path
+from pipeline.ingest.sources import open_all
 from pipeline.replay.driver import TraceFile
 
 
@@ -23,11 +25,9 @@ def prepare(
 ) -> TraceFile:
     """Return the trace to replay: the file itself if it is one, else its import under `root/traces/<digest>/`.
 
-    Raises TraceError if a file is missing or cannot be read.
+    Raises TraceError if a file is missing or cannot be read, or the import cannot be written.
     """
-    for path in paths:
-        if not path.exists():
-            raise TraceError(f"{path}: no such file")
+    open_all(paths)
     name = paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
     if len(paths) == 1 and format is None and not read_options and spread_ticks is None and _is_trace(paths[0]):
         return TraceFile(paths[0], name, digest(paths), _rows(rejects_path(paths[0])))
@@ -40,7 +40,6 @@ def prepare(
     content = digest(paths, options)
     trace = root / "traces" / content[:16] / "trace.parquet"
     if not (trace.is_file() and rejects_path(trace).is_file()):
-        trace.parent.mkdir(parents=True, exist_ok=True)
         ingested(ingest(paths, format=format, read_options=read_options, spread_ticks=spread_ticks, out=trace))
     return TraceFile(trace, name, content, _rows(rejects_path(trace)), spread_ticks)
 
@@ -54,4 +53,8 @@ def _is_trace(path: Path) -> bool:
 
 
 def _rows(path: Path) -> int | None:
-    return pq.read_metadata(path).num_rows if path.is_file() else None
+    """Return how many rows a Parquet file has; None, unknown, if there is none that can be read."""
+    try:
+        return pq.read_metadata(path).num_rows if path.is_file() else None
+    except (pa.ArrowException, OSError):
+        return None

@@ -81,9 +81,11 @@ class RunFolder:
     Raises RunError from `write`, `keep` where the disk refuses.
     """
 
-    def __init__(self, root: Path, run_id: str, decisions: bool) -> None:
+    def __init__(self, root: Path, run_id: str, replicas: int, decisions: bool) -> None:
         self.final = root / run_id
         self.path = root / f".{run_id}.{os.getpid()}.partial"
+        if self.final.exists() and not (self.final / "run.json").is_file():
+            raise RunError(f"{self.final}: is there and no finished run (it has no run.json); remove it")
         try:
             root.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(root, run_id)
@@ -91,34 +93,36 @@ class RunFolder:
             self.path.mkdir()
         except OSError as error:
             raise RunError(f"{root}: cannot write runs here: {error.strerror}") from error
-        self.writers = {
-            "requests": TableWriter(schema.REQUESTS, lambda _: self.path / "requests.parquet"),
-            "steps": TableWriter(schema.STEPS, self._steps_part, PART_ROWS),
-            "gaps": TableWriter(schema.GAPS, lambda _: self.path / "gaps.parquet"),
-        }
-        if decisions:
-            self.writers["decisions"] = TableWriter(schema.DECISIONS, lambda _: self.path / "decisions.parquet")
+        self.writers = {("requests", 0): TableWriter(schema.REQUESTS, lambda _: self.path / "requests.parquet")}
+        self.merged = ("gaps", "decisions") if decisions else ("gaps",)
+        for replica in range(replicas):
+            self.writers["steps", replica] = TableWriter(schema.STEPS, self._steps_part(replica), PART_ROWS)
+            for table in self.merged:
+                self.writers[table, replica] = TableWriter(schema.TABLES[table], self._piece(table, replica))
         self.work: queue.Queue = queue.Queue(maxsize=4)
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._work, name="sink", daemon=True)
         self.thread.start()
 
-    def _steps_part(self, part: int) -> Path:
-        return self.path / "steps" / "replica=0" / f"part-{part:05}.parquet"
+    def _steps_part(self, replica: int) -> Callable[[int], Path]:
+        return lambda part: self.path / "steps" / f"replica={replica}" / f"part-{part:05}.parquet"
+
+    def _piece(self, table: str, replica: int) -> Callable[[int], Path]:
+        return lambda _: self.path / f"{table}-{replica}.parquet"
 
     def _work(self) -> None:
         while (item := self.work.get()) is not None:
             if self.error is None:
                 try:
-                    table, build = item
-                    self.writers[table].write(build())
+                    table, replica, build = item
+                    self.writers[table, replica].write(build())
                 except BaseException as error:
                     self.error = error
 
-    def write(self, table: str, build: Callable[[], pa.Table]) -> None:
+    def write(self, table: str, replica: int, build: Callable[[], pa.Table]) -> None:
         """Queue a table for writing; `build` makes it in the writer's thread."""
         self._check()
-        self.work.put((table, build))
+        self.work.put((table, replica, build))
 
     def finish_tables(self) -> None:
         """Wait until every table is on disk."""
@@ -128,9 +132,21 @@ class RunFolder:
         try:
             for writer in self.writers.values():
                 writer.close()
+            for table in self.merged:
+                self._merge(table)
         except OSError as error:
             self.error = error
         self._check()
+
+    def _merge(self, table: str) -> None:
+        """Make one file of the replicas' pieces, in order of replica."""
+        pieces = [self._piece(*key)(0) for key in self.writers if key[0] == table]
+        whole = TableWriter(schema.TABLES[table], lambda _: self.path / f"{table}.parquet")
+        for piece in pieces:
+            for batch in pq.ParquetFile(piece).iter_batches(GROUP_ROWS):
+                whole.write(pa.Table.from_batches([batch]).cast(whole.schema))
+            piece.unlink()
+        whole.close()
 
     def write_text(self, name: str, text: str) -> None:
         """Write a small file."""
@@ -161,7 +177,7 @@ class RunFolder:
     def _check(self) -> None:
         if isinstance(self.error, OSError):
             reason = self.error.strerror or str(self.error)
-            raise RunError(f"{self.path}: cannot be written: {reason}; nothing was kept") from self.error
+            raise RunError(f"{self.final}: cannot be written: {reason}; nothing was kept") from self.error
         if self.error is not None:
             raise self.error
 
@@ -169,10 +185,9 @@ class RunFolder:
 def _remove_abandoned(root: Path, run_id: str) -> None:
     """Remove what killed processes of this machine left of the same run."""
     for folder in root.glob(f".{run_id}.*.partial"):
-        owner = int(folder.name.split(".")[2])
         try:
-            os.kill(owner, 0)
+            os.kill(int(folder.name.split(".")[2]), 0)
         except ProcessLookupError:
             shutil.rmtree(folder, ignore_errors=True)
-        except PermissionError:
-            continue
+        except (PermissionError, ValueError, OverflowError):
+            continue  # somebody else's, or not ours at all

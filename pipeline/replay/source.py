@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.errors import TraceError
+from pipeline.config import Config
+from pipeline.errors import ConfigError, TraceError
 from pipeline.ingest import read
 from pipeline.kernel import layout
+from pipeline.replay import checks
+from pipeline.replay.router import Router
 from pipeline.replay.state import TraceBatch
 from pipeline.replay.tables import IDENTITY
 
@@ -24,10 +27,11 @@ _CHECKS = ("replayable", "n", "after_request_id")
 class Source:
     """A trace to replay: batches in order, and the identity of the rows not yet written."""
 
-    def __init__(self, path: Path, where: str | None, rate_scale: float) -> None:
+    def __init__(self, path: Path, where: str | None, config: Config) -> None:
         read.check(path)
         self.path = path
-        self.rate_scale = rate_scale
+        self.rate_scale = config.load.rate_scale
+        self.router = Router(config.fleet)
         self.rows = 0
         self.replayed = 0
         self.with_prefix = 0
@@ -66,9 +70,14 @@ class Source:
         columns = list(dict.fromkeys([*IDENTITY, *_ENGINE, *_CHECKS]))
         if self._condition is not None:
             columns = list(dict.fromkeys([*columns, *self._condition.meta.root_names()]))
+        before_us = 0
         try:
             for batch in pq.ParquetFile(self.path).iter_batches(BATCH_ROWS, columns=columns):
                 table = pa.Table.from_batches([batch])
+                if len(table) == 0:
+                    continue
+                checks.check(str(self.path), table, self.rows_read + 1, before_us)
+                before_us = table["arrival_us"][-1].as_py()
                 self.rows_read += len(table)
                 if self._condition is not None:
                     table = table.filter(_matches(table, self._condition))
@@ -95,7 +104,13 @@ class Source:
         arrival_us = table["arrival_us"].to_numpy()
         arrival_ns = arrival_us * 1000
         if self.rate_scale != 1.0:
-            arrival_ns = np.rint(arrival_ns / self.rate_scale).astype(np.int64)
+            scaled_ns = np.rint(arrival_ns / self.rate_scale)
+            if scaled_ns[-1] > 1000 * checks.MOST_US:
+                raise ConfigError(
+                    f"load.rate_scale = {self.rate_scale:g}: stretches the trace to more than {checks.MOST_US:,} "
+                    "microseconds; use a larger one"
+                )
+            arrival_ns = scaled_ns.astype(np.int64)
         lists = table["prefix_hashes"].combine_chunks()
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
         cancelled = pc.equal(table["status"].combine_chunks().cast(pa.string()), "cancelled")
@@ -111,6 +126,7 @@ class Source:
             prefix_block_tokens=_filled(table, "prefix_block_tokens", 1),
             hashes=lists.flatten().to_numpy(zero_copy_only=False),
             hash_offsets=np.append(0, np.cumsum(lengths)).astype(np.int64),
+            replica=self.router.choose(table["replayable"].to_numpy(), table["session_id"]),
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel import block_pool, engine, layout
+from pipeline.kernel import block_pool, fleet, layout
 from pipeline.kernel.layout import NONE
 
 
@@ -61,6 +61,7 @@ class TraceBatch:
     """Consecutive trace rows as arrays of one length, ordered by arrival.
 
     end_outcome : layout.FINISHED or CANCELLED, or NOT_REPLAYED for rows that never reach the engine
+    replica     : replica chosen beforehand, NONE for the one with the fewest requests in flight
     hashes      : uint64, those of row i are hashes[hash_offsets[i]:hash_offsets[i + 1]]
     """
 
@@ -73,6 +74,7 @@ class TraceBatch:
     prefix_block_tokens: np.ndarray
     hashes: np.ndarray
     hash_offsets: np.ndarray
+    replica: np.ndarray | int = NONE
 
     def __len__(self) -> int:
         return len(self.arrival_ns)
@@ -80,23 +82,28 @@ class TraceBatch:
 
 @dataclass(slots=True)
 class State:
-    """One engine: settings in, arrays inside."""
+    """Replicas of one engine: settings in, arrays inside; the first axis of an array is the replica.
+
+    `requests` and `hashes` are the window of the trace, which all share.
+    """
 
     settings: Settings
     cost: StepCost
+    replicas: int = 1
     step_rows: int = 65_536
     gap_rows: int = 65_536
     decision_rows: int = 1 << 20
     window: int = 1 << 10
+    hash_end: int = field(init=False, default=0)
     requests: Any = field(init=False)
     hashes: Any = field(init=False)
-    hash_end: int = field(init=False, default=0)
-
+    arrivals: Any = field(init=False)
     heap: Any = field(init=False)
     slots: Any = field(init=False)
     tables: Any = field(init=False)
     blocks: Any = field(init=False)
     index: Any = field(init=False)
+    idle: Any = field(init=False)
     phases: Any = field(init=False)
     calendar: Any = field(init=False)
     flights: Any = field(init=False)
@@ -106,39 +113,47 @@ class State:
     decisions: Any = field(init=False)
     costs: Any = field(init=False)
     engines: Any = field(init=False)
+    fleets: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        s = self.settings
+        s, n = self.settings, self.replicas
         active = s.max_num_active_seqs or s.max_num_seqs
         block_columns = min(-(-s.max_model_len // s.block_size), s.num_gpu_blocks)
         self.window = _power_of_two(self.window)
         self.requests = layout.records(layout.REQUEST, self.window)
-        self.heap = np.zeros(self.window, np.int64)
         self.hashes = np.zeros(self.window, np.uint64)
-        self.slots = layout.records(layout.SLOT, active)
+        self.arrivals = np.zeros((n, self.window), np.int64)
+        self.heap = np.zeros((n, self.window), np.int64)
+        self.slots = layout.records(layout.SLOT, n, active)
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
-        self.tables = np.zeros((active, block_columns), np.int32)
-        self.blocks = layout.records(layout.BLOCK, s.num_gpu_blocks + 1)
-        block_pool.fill(self.blocks)
-        self.index = np.full(_power_of_two(2 * s.num_gpu_blocks), NONE, np.int32)
-        self.phases = layout.records(layout.GROUP, s.block_size)
+        # Rows that begin a power of two apart would all fall into the same few sets of the cache.
+        self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
+        self.blocks = layout.records(layout.BLOCK, n, s.num_gpu_blocks)
+        self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
+        for replica in range(n):
+            block_pool.fill(self.blocks[replica], self.idle[replica])
+        self.index = np.full((n, _power_of_two(2 * s.num_gpu_blocks)), NONE, np.int32)
+        self.phases = layout.records(layout.GROUP, n, s.block_size)
         self.phases.head[:] = NONE
         self.phases.tail[:] = NONE
-        self.calendar = np.full(_power_of_two(s.max_model_len + 2), NONE, np.int32)
-        self.flights = layout.records(layout.FLIGHT, 2)
+        self.calendar = np.full((n, _power_of_two(s.max_model_len + 2)), NONE, np.int32)
+        self.flights = layout.records(layout.FLIGHT, n, 2)
         self.flights.collect[:] = NONE
-        self.promoted = np.zeros(active, np.int32)
-        self.steps = layout.records(layout.STEP, self.step_rows)
-        self.gaps = layout.records(layout.GAP, max(self.gap_rows, 2 * active))
-        self.decisions = layout.records(layout.DECISION, max(self.decision_rows, 4 * active) if s.decisions else 0)
+        self.promoted = np.zeros((n, active), np.int32)
+        self.steps = layout.records(layout.STEP, n, self.step_rows)
+        self.gaps = layout.records(layout.GAP, n, max(self.gap_rows, 2 * active))
+        decision_rows = max(self.decision_rows, 4 * active) if s.decisions else 0
+        self.decisions = layout.records(layout.DECISION, n, decision_rows)
         self.costs = layout.records(layout.COST, 1)
         for name, value in {"mu": 1.0, **self.cost.terms}.items():
             self.costs[name] = value
-        self.engines = layout.records(layout.ENGINE, 1)
-        self._set_up_engine(active)
+        self.engines = layout.records(layout.ENGINE, n)
+        self._set_up_engines(active)
+        self.fleets = layout.records(layout.FLEET, 1)
+        self.fleet.window_mask = self.window - 1
 
-    def _set_up_engine(self, active: int) -> None:
-        s, e = self.settings, self.engines[0]
+    def _set_up_engines(self, active: int) -> None:
+        s, e = self.settings, self.engines
         for name in ("block_size", "max_model_len", "max_num_batched_tokens"):
             e[name] = getattr(s, name)
         e.max_active = active
@@ -159,27 +174,43 @@ class State:
         e.audit = s.audit
         e.window_mask = self.window - 1
         e.hash_mask = len(self.hashes) - 1
-        e.index_mask = len(self.index) - 1
-        e.calendar_mask = len(self.calendar) - 1
+        e.index_mask = self.index.shape[1] - 1
+        e.calendar_mask = self.calendar.shape[1] - 1
+        e.idle_mask = self.idle.shape[1] - 1
+        e.idle_tail = s.num_gpu_blocks - 1
         e.free_blocks = s.num_gpu_blocks - 1
+        e.watched_row = NONE
+        e.watch = 1
         for name in ("queue_head", "queue_tail", "running_head", "running_tail", "prefill_head", "prefill_tail"):
             e[name] = NONE
 
     @property
-    def engine(self) -> Any:
-        """The record of scalars."""
-        return self.engines[0]
+    def fleet(self) -> Any:
+        """The record of what the replicas share."""
+        return self.fleets[0]
+
+    @property
+    def stalled(self) -> bool:
+        """Whether a replica came to its end with requests that it can never run."""
+        return bool(self.engines.stalled.any())
+
+    @property
+    def done_rows(self) -> int:
+        """Rows of the trace that have left the window."""
+        return int(self.engines[0].first_row)
 
     def run(self) -> int:
         """Let the kernel go on; return its reason to stop (layout.TRACE_DONE and following)."""
-        return engine.run(
+        return fleet.advance(
             self.requests,
             self.hashes,
+            self.arrivals,
             self.heap,
             self.slots,
             self.tables,
             self.blocks,
             self.index,
+            self.idle,
             self.phases,
             self.calendar,
             self.flights,
@@ -189,14 +220,21 @@ class State:
             self.decisions,
             self.cost.g_ns,
             self.costs[0],
-            self.engines[0],
+            self.engines,
+            self.fleets[0],
         )
 
+    def drain(self, table: str, replica: int) -> np.ndarray:
+        """Take the rows that a replica has written to `steps`, `gaps` or `decisions` and return a copy."""
+        used = int(self.engines[f"{table}_used"][replica])
+        self.engines[f"{table}_used"][replica] = 0
+        return getattr(self, table)[replica, :used].copy()
+
     def load(self, batch: TraceBatch) -> None:
-        """Append trace rows to the window, which grows if it must."""
-        e, n = self.engine, len(batch)
-        first, last = int(e.loaded_rows), int(e.loaded_rows) + n
-        self._make_room(last - int(e.first_row), len(batch.hashes))
+        """Append trace rows to the window, which grows if it must; the engines may go on to the last arrival."""
+        f, n = self.fleet, len(batch)
+        first, last = int(f.loaded_rows), int(f.loaded_rows) + n
+        self._make_room(last - self.done_rows, len(batch.hashes))
         rows = layout.records(layout.REQUEST, n)
         rows.arrival_ns = batch.arrival_ns
         rows.prefix_start = self.hash_end + batch.hash_offsets[:-1]
@@ -207,6 +245,7 @@ class State:
         whole = batch.input_tokens.astype(np.int64) + batch.output_tokens
         rows.target_tokens = np.minimum(whole, self.settings.max_model_len)
         rows.priority = batch.priority
+        rows.replica = 0 if self.replicas == 1 else batch.replica
         rows.end_outcome = np.where(whole > self.settings.max_model_len, layout.MAX_MODEL_LEN, batch.end_outcome)
         for name in ("cached_tokens", "first_scheduled_ns", "first_token_ns", "finish_ns", "first_token_step"):
             rows[name] = NONE
@@ -219,20 +258,33 @@ class State:
         places = np.arange(self.hash_end, self.hash_end + len(batch.hashes)) & (len(self.hashes) - 1)
         self.hashes[places] = batch.hashes
         self.hash_end += len(batch.hashes)
-        e.loaded_rows = last
+        f.loaded_rows = last
+        if n:
+            f.horizon_ns = batch.arrival_ns[-1]
+
+    def complete(self) -> None:
+        """State that the whole trace is loaded."""
+        self.fleet.horizon_ns = layout.FOREVER
 
     def _make_room(self, rows: int, new_hashes: int) -> None:
-        e = self.engine
+        f, e = self.fleet, self.engines
         if rows > self.window:
-            old, alive = self.requests, np.arange(int(e.first_row), int(e.loaded_rows))
-            self.requests = layout.records(layout.REQUEST, _power_of_two(rows))
-            self.requests[alive & (len(self.requests) - 1)] = old[alive & (self.window - 1)]
-            self.window = len(self.requests)
-            self.heap = np.append(self.heap, np.zeros(self.window - len(self.heap), np.int64))
+            old, alive = self.window, np.arange(self.done_rows, int(f.loaded_rows))
+            self.window = _power_of_two(rows)
+            kept = self.requests[alive & (old - 1)]
+            self.requests = layout.records(layout.REQUEST, self.window)
+            self.requests[alive & (self.window - 1)] = kept
+            self.heap = np.pad(self.heap, ((0, 0), (0, self.window - old)))
+            arrivals = self.arrivals
+            self.arrivals = np.zeros((self.replicas, self.window), np.int64)
+            for replica in range(self.replicas):
+                numbers = np.arange(max(0, int(e.routed[replica]) - old), int(e.routed[replica]))
+                self.arrivals[replica, numbers & (self.window - 1)] = arrivals[replica, numbers & (old - 1)]
             e.window_mask = self.window - 1
+            f.window_mask = self.window - 1
         first_hash = self.hash_end
-        if e.loaded_rows > e.first_row:
-            first_hash = int(self.requests[int(e.first_row) & (self.window - 1)].prefix_start)
+        if f.loaded_rows > self.done_rows:
+            first_hash = int(self.requests[self.done_rows & (self.window - 1)].prefix_start)
         if self.hash_end - first_hash + new_hashes > len(self.hashes):
             old_hashes, alive = self.hashes, np.arange(first_hash, self.hash_end)
             self.hashes = np.zeros(_power_of_two(len(alive) + new_hashes), np.uint64)
@@ -241,14 +293,12 @@ class State:
 
     def take_done(self, everything: bool = False) -> np.ndarray:
         """Take the leading rows that are done (or all loaded ones) out of the window and return a copy."""
-        e = self.engine
-        first, arrived = int(e.first_row), int(e.loaded_rows if everything else e.next_row)
-        rows = np.arange(first, arrived) & (self.window - 1)
+        first, last = self.done_rows, int(self.fleet.loaded_rows if everything else self.fleet.next_row)
+        rows = np.arange(first, last) & (self.window - 1)
         if not everything:
             open_rows = np.flatnonzero(self.requests.life[rows] != layout.DONE)
             rows = rows[: open_rows[0]] if len(open_rows) else rows
-        e.first_row = first + len(rows)
-        e.deadline_row = max(int(e.deadline_row), int(e.first_row))
+        self.engines.first_row[:] = first + len(rows)
         return self.requests[rows]
 
     def settle(self) -> None:
@@ -256,19 +306,21 @@ class State:
 
         Where the run was cut short, tokens of steps still in flight have reached nobody.
         """
-        e, r = self.engine, self.requests
+        mask, r = self.window - 1, self.requests
         ends: dict[int, int] = {}  # row -> step in flight that sampled its last token
-        for step in range(int(e.steps - e.in_flight), int(e.steps)):
-            row = int(self.flights[step & 1].collect)
-            while row != NONE:
-                ends[row] = step
-                row = int(r[row & (self.window - 1)].collect_next)
-        for row in range(int(e.first_row), int(e.loaded_rows)):
-            request = r[row & (self.window - 1)]
+        for replica, e in enumerate(self.engines):
+            for step in range(int(e.steps - e.in_flight), int(e.steps)):
+                row = int(self.flights[replica, step & 1].collect)
+                while row != NONE:
+                    ends[row] = step
+                    row = int(r[row & mask].collect_next)
+        for row in range(self.done_rows, int(self.fleet.loaded_rows)):
+            request = r[row & mask]
             if request.life == layout.DONE:
                 continue
             if request.life == layout.RUNNING:
-                _settle_running(request, self.slots[request.slot], e, ends.get(row, NONE))
+                slot = self.slots[request.replica, request.slot]
+                _settle_running(request, slot, self.engines[request.replica], ends.get(row, NONE))
             else:
                 request.known_tokens -= request.ending
                 request.finish_step = request.gap_step

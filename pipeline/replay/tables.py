@@ -32,7 +32,7 @@ _NULL_IF_NONE = (
 )
 
 
-def requests(rows: np.ndarray, first: int, identity: pa.Table, replica: int) -> pa.Table:
+def requests(rows: np.ndarray, first: int, identity: pa.Table) -> pa.Table:
     """Return requests.parquet rows.
 
     rows     : REQUEST records that are done, those of trace rows `first` and following
@@ -45,7 +45,7 @@ def requests(rows: np.ndarray, first: int, identity: pa.Table, replica: int) -> 
     columns["outcome"] = pa.DictionaryArray.from_arrays(codes, pa.array(schema.OUTCOMES))
     columns["arrival_ns"] = pa.array(rows["arrival_ns"])
     columns["output_tokens"] = pa.array(rows["known_tokens"] - rows["input_tokens"], mask=out)
-    columns["replica"] = pa.array(np.full(len(rows), replica, np.int16), mask=out)
+    columns["replica"] = pa.array(rows["replica"].astype(np.int16), mask=out)
     for name in ("resumed_cached_tokens", "computed_tokens", "preemptions"):
         columns[name] = pa.array(rows[name], mask=out)
     for name in _NULL_IF_NONE:
@@ -53,27 +53,18 @@ def requests(rows: np.ndarray, first: int, identity: pa.Table, replica: int) -> 
     return _table(schema.REQUESTS, columns)
 
 
-def steps(rows: np.ndarray) -> pa.Table:
-    """Return steps rows from STEP records."""
-    columns = {c.name: pa.array(rows[c.name].copy()) for c in schema.STEPS.columns if c.name != "prefill_area"}
-    columns["prefill_area"] = pa.array(rows["prefill_area2"] / 2)
-    return _table(schema.STEPS, columns)
-
-
-def gaps(rows: np.ndarray, replica: int) -> pa.Table:
-    """Return gaps rows from GAP records."""
-    return _plain(schema.GAPS, rows, replica)
-
-
-def decisions(rows: np.ndarray, replica: int) -> pa.Table:
-    """Return decisions rows from DECISION records."""
-    return _plain(schema.DECISIONS, rows, replica)
-
-
-def _plain(table: schema.Table, rows: np.ndarray, replica: int) -> pa.Table:
-    columns = {name: pa.array(rows[name].copy()) for name in rows.dtype.names or ()}
-    columns["replica"] = pa.array(np.full(len(rows), replica, np.int16))
-    return _table(table, columns)
+def engine_rows(table: str, rows: np.ndarray, replica: int) -> pa.Table:
+    """Return rows of `steps`, `gaps` or `decisions` from the kernel's records."""
+    wanted = schema.TABLES[table]
+    columns = {}
+    for column in wanted.columns:
+        if column.name == "prefill_area":
+            columns[column.name] = pa.array(rows["prefill_area2"] / 2)
+        elif column.name == "replica":
+            columns[column.name] = pa.array(np.full(len(rows), replica, np.int16))
+        else:
+            columns[column.name] = pa.array(rows[column.name].copy())
+    return _table(wanted, columns)
 
 
 def _table(table: schema.Table, columns: dict) -> pa.Table:

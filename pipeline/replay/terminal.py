@@ -1,4 +1,4 @@
-"""A replay in a terminal: first compilation announced, progress shown, silent where nobody looks."""
+"""A replay in a terminal: first compilation announced, progress shown; silent where nobody looks."""
 
 import sys
 from pathlib import Path
@@ -15,8 +15,7 @@ from pipeline.replay import driver
 def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) -> tuple[Path, bool]:
     """Do what `driver.replay` does, with a progress bar on stderr if that is a terminal."""
     console = Console(file=sys.stderr)
-    if not any(kernel.CACHE_FOLDER.rglob("*.nbc")):
-        console.print("Compiling the engine, once (under a minute) ...", highlight=False)
+    compiled = any(kernel.CACHE_FOLDER.rglob("*.nbc"))
     columns = (
         BarColumn(bar_width=20),
         TextColumn("{task.percentage:3.0f} %"),
@@ -29,6 +28,9 @@ def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) 
         task = bar.add_task("replay", total=1.0, figures="")
 
         def show(progress: driver.Progress) -> None:
+            if progress.steps == 0 and not compiled:
+                bar.update(task, figures="compiling the engine, once (under a minute) ...")
+                return
             done, clock = f"{progress.requests_done:,} requests", _clock(progress.simulated_s)
             elapsed = max(bar.tasks[0].elapsed or 0.0, 1e-3)
             rate = f"{progress.simulated_s / elapsed:,.0f}x real time"

@@ -1,7 +1,7 @@
 -- latency_histogram: how are latencies spread, on a logarithmic scale?
 -- kind:   answer
 -- grain:  one row per run, metric and bin that holds a value
--- needs:  latency_values, metric_rank, odd_gaps, step_gaps, token_spans
+-- needs:  latency_values, metric_rank, odd_gaps, step_chunks, steps_of, token_spans
 -- params: run VARCHAR = NULL
 -- column: run_id       VARCHAR run
 -- column: metric       VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
@@ -15,13 +15,17 @@
 --         tokens, pooled over requests.
 -- note:   itl_request_mean is one mean of token gaps per request; queue is the wait for the first step; percentiles
 --         interpolate linearly (quantile_cont).
-WITH measured AS (
+WITH piece AS (
+    SELECT *, UNNEST(RANGE(from_step // 128, (to_step - 1) // 128 + 1)) AS chunk
+    FROM token_spans('all', $run)
+),
+measured AS (
     SELECT run_id, metric, value_ms, 1 AS samples
     FROM latency_values('all', $run, 1)
     UNION ALL
-    SELECT run_id, 'itl', gap_ns / 1e6, requests
-    FROM (SELECT *, UNNEST(RANGE(from_step, to_step)) AS step FROM token_spans('all', $run))
-    JOIN step_gaps USING (run_id, replica, step)
+    SELECT run_id, 'itl', UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) / 1e6, requests
+    FROM piece
+    JOIN step_chunks('all', $run, 1) USING (run_id, replica, chunk)
     UNION ALL
     SELECT run_id, 'itl', gap_ns / 1e6, 1
     FROM odd_gaps('all', $run, 1)

@@ -1,7 +1,7 @@
 -- itl_quantiles: how long are the gaps between consecutive tokens, all gaps of a group pooled?
 -- kind:   macro
 -- grain:  one row per run and group that has a gap
--- needs:  minute_of, odd_gaps, step_gaps, token_spans
+-- needs:  odd_gaps, step_chunks, steps_of, token_spans
 -- params: dimension VARCHAR, run VARCHAR, shares DOUBLE[], minutes INTEGER
 -- column: run_id       VARCHAR  run
 -- column: label        VARCHAR  tenant, model or class, as $dimension says; else null
@@ -11,35 +11,40 @@
 -- column: max_ms       DOUBLE   largest, milliseconds
 -- column: quantiles_ms DOUBLE[] quantiles at $shares, interpolated linearly at share * (samples - 1)
 -- note:   exact: every gap counts as often as requests saw it. A first pass counts gaps by coarse length (2^15 ns),
--- note:   a second one sorts only the lengths in which a quantile lies, so no step is ever repeated for each of its
---         tokens.
-WITH coarse AS (
+--         a second one sorts only the lengths in which a quantile lies; nothing has a row per token.
+WITH chunk AS MATERIALIZED (
+    FROM step_chunks($dimension, $run, $minutes)
+),
+piece AS MATERIALIZED (
+    SELECT *, UNNEST(RANGE(from_step // 128, (to_step - 1) // 128 + 1)) AS chunk
+    FROM token_spans($dimension, $run)
+),
+odd AS MATERIALIZED (
+    FROM odd_gaps($dimension, $run, $minutes)
+),
+coarse AS MATERIALIZED (
     SELECT
         run_id,
         label,
         minute,
-        bin,
-        SUM(tokens)::BIGINT AS tokens,
-        SUM(total_ns) AS total_ns,
-        MAX(longest_ns) AS longest_ns
+        gap_ns >> 15 AS bin,
+        SUM(requests)::BIGINT AS tokens,
+        SUM(requests::HUGEINT * gap_ns) AS total_ns,
+        MAX(gap_ns) AS longest_ns
     FROM (
         SELECT
             run_id,
             label,
-            minute_of($dimension, end_ns, $minutes) AS minute,
-            gap_ns >> 15 AS bin,
-            SUM(requests) AS tokens,
-            SUM(requests::HUGEINT * gap_ns) AS total_ns,
-            MAX(gap_ns) AS longest_ns
-        FROM (SELECT *, UNNEST(RANGE(from_step, to_step)) AS step FROM token_spans($dimension, $run))
-        JOIN step_gaps USING (run_id, replica, step)
-        GROUP BY ALL
+            UNNEST(steps_of(minutes_of, first_step, from_step, to_step)) AS minute,
+            UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) AS gap_ns,
+            requests
+        FROM piece
+        JOIN chunk USING (run_id, replica, chunk)
         UNION ALL
-        SELECT run_id, label, minute, gap_ns >> 15, COUNT(*), SUM(gap_ns), MAX(gap_ns)
-        FROM odd_gaps($dimension, $run, $minutes)
-        GROUP BY ALL
+        SELECT run_id, label, minute, gap_ns, 1
+        FROM odd
     )
-    GROUP BY ALL
+    GROUP BY run_id, label, minute, gap_ns >> 15
 ),
 grouped AS (
     SELECT
@@ -81,24 +86,26 @@ fine AS (
         run_id,
         label,
         minute,
-        bin,
+        gap_ns >> 15 AS bin,
         gap_ns,
-        (SUM(SUM(tokens)) OVER in_bin)::BIGINT AS upto,
-        SUM(tokens)::BIGINT AS tokens
+        (SUM(SUM(requests)) OVER in_bin)::BIGINT AS upto,
+        SUM(requests)::BIGINT AS tokens
     FROM (
-        SELECT run_id, label, minute_of($dimension, end_ns, $minutes) AS minute, bin, gap_ns, requests AS tokens
-        FROM (SELECT *, UNNEST(RANGE(from_step, to_step)) AS step FROM token_spans($dimension, $run))
-        JOIN (
-            SELECT *, gap_ns >> 15 AS bin
-            FROM step_gaps
-            WHERE (run_id, gap_ns >> 15) IN (SELECT (run_id, bin) FROM wanted)
-        ) USING (run_id, replica, step)
+        SELECT
+            run_id,
+            label,
+            UNNEST(steps_of(minutes_of, first_step, from_step, to_step)) AS minute,
+            UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) AS gap_ns,
+            requests
+        FROM piece
+        JOIN chunk USING (run_id, replica, chunk)
         UNION ALL
-        SELECT run_id, label, minute, gap_ns >> 15, gap_ns, 1
-        FROM odd_gaps($dimension, $run, $minutes)
+        SELECT run_id, label, minute, gap_ns, 1
+        FROM odd
     )
-    GROUP BY run_id, label, minute, bin, gap_ns
-    WINDOW in_bin AS (PARTITION BY run_id, label, minute, bin ORDER BY gap_ns)
+    WHERE gap_ns >> 15 IN (SELECT bin FROM wanted)
+    GROUP BY run_id, label, minute, gap_ns
+    WINDOW in_bin AS (PARTITION BY run_id, label, minute, gap_ns >> 15 ORDER BY gap_ns)
 ),
 quantile AS (
     SELECT
