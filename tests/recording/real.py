@@ -55,7 +55,7 @@ class Recording:
     steps: list[dict[str, int]]
     schedule: list[dict[str, Any]]
     stalled: bool
-    vllm_s: float  # wall-clock time inside vLLM: requests made and hashed, steps decided, outputs taken
+    vllm_s: float  # processor time inside vLLM: requests made and hashed, steps decided, outputs taken
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ class _Run:
                 seen.outcomes["out_status"] = "rejected"
                 continue
             prompt = self.prompt(row)
-            began = time.perf_counter()
+            began = time.thread_time()
             seen.real = self.vllm.Request(
                 request_id=f"{row:09d}",  # of one length: vLLM compares ids as text
                 prompt_token_ids=prompt,
@@ -227,7 +227,7 @@ class _Run:
                 block_hasher=self.hasher,
             )
             self.scheduler.add_request(seen.real)
-            self.vllm_s += time.perf_counter() - began
+            self.vllm_s += time.thread_time() - began
             self.by_id[seen.real.request_id] = seen
 
     def prompt(self, row: int) -> list[int]:
@@ -242,9 +242,9 @@ class _Run:
     def decide(self) -> _Flying | None:
         """Let vLLM decide a step and log it; None where it did nothing at all."""
         self.handed_out, self.evicted, self.victims = [], 0, []
-        began = time.perf_counter()
+        began = time.thread_time()
         output = self.scheduler.schedule()
-        self.vllm_s += time.perf_counter() - began
+        self.vllm_s += time.thread_time() - began
         if not output.num_scheduled_tokens and not self.victims:
             return None
         number = len(self.steps)
@@ -345,9 +345,9 @@ class _Run:
             req_id_to_index={name: place for place, name in enumerate(step.samples)},
             sampled_token_ids=[sampled.get(name, []) for name in step.samples],
         )
-        began = time.perf_counter()
+        began = time.thread_time()
         self.scheduler.update_from_output(step.output, model_output)
-        self.vllm_s += time.perf_counter() - began
+        self.vllm_s += time.thread_time() - began
         for seen in sampling:
             self.note_token(seen, step)
 
