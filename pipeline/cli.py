@@ -1,6 +1,8 @@
 """The command line: verbs, each of which imports what it needs when it is called."""
 
+import errno
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,16 +44,13 @@ class _Group(click.Group):
             _stop(str(error), error.exit_code)
         except KeyboardInterrupt:
             _stop("interrupted; nothing half-written was kept", EXIT_INTERRUPTED)
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            sys.exit(EXIT_INPUT)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
             if os.environ.get("SERVECAST_DEBUG"):
                 raise
-            if isinstance(error, OSError) and error.filename is not None and error.strerror:
-                _stop(f"{os.fsdecode(error.filename)}: {error.strerror}", EXIT_INPUT)
+            if isinstance(error, OSError):
+                _stop_for_system(error)
             if isinstance(error, MemoryError):
                 _stop("out of memory; fewer or shorter requests at once need less (engine.max_num_seqs)", EXIT_INPUT)
             # The text of an unforeseen error may quote a log, so only its kind and place are shown.
@@ -288,6 +287,18 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(width=_width() if not sys.stdout.isatty() else None, highlight=False)
+
+
+def _stop_for_system(error: OSError) -> None:
+    """Stop for what the system refused; return if it was something else. Polars states the number in the text alone."""
+    stated = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno or (int(stated[1]) if stated else None)
+    if number == errno.EPIPE:  # the reader has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(EXIT_INPUT)
+    if number and (error.filename is not None or stated):
+        name = f"{os.fsdecode(error.filename)}: " if error.filename is not None else ""
+        _stop(f"{name}{os.strerror(number)}", EXIT_INPUT)
 
 
 def _place(error: BaseException) -> str:

@@ -32,6 +32,7 @@ RUNS = {
     "impatient": {"load__timeout_s": 1.5},
     "full": {"load__queue_limit": 2, "load__rate_scale": 3},
     "stalled": {"engine__num_gpu_blocks": 32},
+    "fleet": {"fleet__replicas": 3},
 }
 
 
@@ -55,7 +56,7 @@ def runs(trace, tmp_path_factory):
 def test_tables_are_as_the_schema_says(runs, name):
     files = {
         "requests.parquet": schema.REQUESTS,
-        "steps/replica=0/part-00000.parquet": schema.STEPS,
+        **{f"steps/replica={r}/part-00000.parquet": schema.STEPS for r in range(3 if name == "fleet" else 1)},
         "gaps.parquet": schema.GAPS,
         "decisions.parquet": schema.DECISIONS,
     }
@@ -104,6 +105,7 @@ def test_the_runs_are_what_they_are_meant_to_be(runs):
     assert counts["impatient"]["outcomes"]["timed_out"] > 0
     assert counts["full"]["outcomes"]["queue_full"] > 0
     assert counts["stalled"]["stalled"] is True
+    assert set(servecast.requests(runs["fleet"])["replica"].drop_nulls()) == {0, 1, 2}
     assert len(pq.read_table(runs["preempting"] / "gaps.parquet")) > 0
 
 
@@ -112,13 +114,14 @@ def test_every_check_passes_on_every_run(runs):
 
 
 def test_the_same_run_gives_the_same_bytes(trace, tmp_path):
-    for changes in (RUNS["preempting"], RUNS["impatient"]):
+    for changes in (RUNS["preempting"], RUNS["impatient"], RUNS["fleet"]):
         one, two = (servecast.replay(trace, tmp_path / root, "--decisions", **changes) for root in "ab")
         assert one.name == two.name
         assert servecast.content(one) == servecast.content(two)
 
 
-def test_sizes_of_buffers_do_not_show(trace, tmp_path, runs, monkeypatch):
+@pytest.mark.parametrize("name", ["preempting", "fleet"])
+def test_sizes_of_buffers_do_not_show(name, trace, tmp_path, runs, monkeypatch):
     """With 7 rows of steps, one of gaps, batches of 5 trace rows: the same row groups, the same bytes."""
     from pipeline.replay import source
 
@@ -128,8 +131,8 @@ def test_sizes_of_buffers_do_not_show(trace, tmp_path, runs, monkeypatch):
 
     monkeypatch.setattr(driver, "State", Small)
     monkeypatch.setattr(source, "BATCH_ROWS", 5)
-    again = servecast.replay(trace, tmp_path, "--decisions", **RUNS["preempting"])
-    assert servecast.content(again) == servecast.content(runs["preempting"])
+    again = servecast.replay(trace, tmp_path, "--decisions", **RUNS[name])
+    assert servecast.content(again) == servecast.content(runs[name])
 
 
 def test_long_tables_are_cut_into_groups_and_parts_of_fixed_size(trace, tmp_path, monkeypatch):
