@@ -64,7 +64,7 @@ def load(path: Path) -> Grid:
 def _grid(base: dict[str, Any]) -> Grid:
     sweep = base.pop("sweep", None)
     if not isinstance(sweep, dict) or not sweep:
-        raise ConfigError("has no [sweep] table; name at least one setting there, as \"load.rate_scale\" = [0.5, 1, 2]")
+        raise ConfigError('has no [sweep] table; name at least one setting there, as "load.rate_scale" = [0.5, 1, 2]')
     for key, value in _leaves(base):
         _check_name(key, value)
     target = _target(sweep.get("target_slo_share", TARGET_SLO_SHARE))
@@ -144,7 +144,9 @@ def _cases(tables: Any, lists: Mapping[str, Any]) -> list[Settings]:
         for key, value in case.items():
             _check_name(tuple(key.split(".")), value)
             if key in lists:
-                raise ConfigError(f"sweep.point {number}: {key} also has a list in [sweep]; it can have only one of both")
+                raise ConfigError(
+                    f"sweep.point {number}: {key} also has a list in [sweep]; it can have only one of both"
+                )
             case[key] = _value(key, value)
         cases.append(case)
     return cases
