@@ -23,8 +23,6 @@ from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
 from pipeline.replay.state import Settings, State, StepCost
 
-STEP_ROWS = 16_384  # rows of a replica's step buffer: two megabytes stay in the cache until they are taken out
-
 
 @dataclass(slots=True)
 class Progress:
@@ -83,7 +81,7 @@ def replay(
         return found, False
     source = Source(trace.path, where, deployment.config)
     replicas = deployment.config.fleet.replicas
-    state = State(settings(deployment, decisions), cost(deployment), replicas, step_rows=STEP_ROWS)
+    state = State(settings(deployment, decisions), cost(deployment), replicas)
     folder = RunFolder(root, run, replicas, decisions)
     try:
         report(Progress(0, 0.0, 0, 0.0))
