@@ -98,7 +98,7 @@ def make(job: Job, trace: TraceFile, content: bytes, where: str | None, version:
     content : the trace, a Parquet file
     version : what the run is to be made with
     """
-    if manifest.ENGINE_VERSION != version:
+    if version != manifest.ENGINE_VERSION:
         reason = f"a machine of the cluster has {manifest.ENGINE_VERSION}; must be {version}, as here"
         return Made(Outcome(None, reason, work.EXIT_INPUT), None)
     with tempfile.TemporaryDirectory(prefix="servecast-") as name:

@@ -49,7 +49,7 @@ class Choice:
 
 
 def digest(grid: Grid, trace: TraceFile, where: str | None) -> str:
-    """Return 64 hex digits that depend on the points, the trace and the engine's version."""
+    """Return 64 hex digits that depend on the points, the trace, the engine's version and how figures are computed."""
     points = [
         [point.settings, point.reason if point.config is None else config_module.digest(point.config)]
         for point in grid.points
@@ -59,10 +59,26 @@ def digest(grid: Grid, trace: TraceFile, where: str | None) -> str:
         "trace": trace.digest,
         "where": where,
         "engine": manifest.ENGINE_VERSION,
+        "queries": _queries("sweep_points"),
         "target_slo_share": grid.target_slo_share,
         "points": points,
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _queries(name: str) -> dict[str, str]:
+    """Return an answer and all that it needs, by name."""
+    query = catalog.load()[name]
+    return {name: query.body} | {key: body for needed in query.needs for key, body in _queries(needed).items()}
+
+
+def known_figures(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the figures by run that this same sweep found before; none where it did not come to its end."""
+    try:
+        facts = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {p["run_id"]: p["figures"] for p in facts["points"] if p["figures"] is not None}
 
 
 def choose(results: Sequence[Result], target_slo_share: float) -> Choice:
@@ -75,14 +91,15 @@ def choose(results: Sequence[Result], target_slo_share: float) -> Choice:
     good = [(r, f) for r, f in judged if f["slo_share"] >= target_slo_share and f["goodput_per_gpu_rps"] is not None]
     if good:
         best, row = max(good, key=lambda item: (item[1]["goodput_per_gpu_rps"], -item[1]["gpus"]))
-        of = f"of the {len(good)} points that keep" if len(good) > 1 else "it is the only point that keeps"
-        most = "it has the highest goodput per accelerator, " if len(good) > 1 else "and has a goodput of "
-        rate = f"{words.number(row['goodput_per_gpu_rps'])} requests/s on each of {words.plural(row['gpus'], 'accelerator')}"
-        if row["gpus"] == 1:
-            rate = f"{words.number(row['goodput_rps'])} requests/s on 1 accelerator"
-        joint = ", " if len(good) > 1 else " "
-        reason = f"Choose point {best.number} ({describe(best.settings)}): {of} the SLO for {target} of the requests"
-        return Choice(best.number, f"{reason}{joint}{most}{rate}.")
+        rate = f"{words.number(row['goodput_per_gpu_rps'])} requests/s"
+        if row["gpus"] > 1:
+            rate += f" on each of {row['gpus']}"
+        name = f"Choose point {best.number} ({describe(best.settings)})"
+        if len(good) == 1:
+            only = f"it is the only one that keeps the SLO for {target} of the requests"
+            return Choice(best.number, f"{name}: {only}; goodput per accelerator {rate}.")
+        of = f"of the {len(good)} points that keep the SLO for {target} of the requests"
+        return Choice(best.number, f"{name}: {of} it has the highest goodput per accelerator, {rate}.")
     if not judged:
         return Choice(None, "No point can be chosen: none replayed a request.")
     near, row = max(judged, key=lambda item: item[1]["slo_share"])
@@ -104,11 +121,12 @@ def table(results: Sequence[Result], varied: Sequence[str], choice: Choice) -> p
         fields.append(_field(key, kind, "setting, as the grid has it; null is none"))
         texts = kind == pa.string()
         columns.append(pa.array([value_text(v) if texts and v is not None else v for v in values], kind))
-    for name, doc, values in (
+    about_run: list[tuple[str, str, list[str | None]]] = [
         ("status", "done, unusable (its settings do not work) or failed", [r.status for r in results]),
         ("reason", "why there is no run; null where there is one", [r.reason for r in results]),
         ("run_id", "run of this point; null where its settings do not work", [r.run_id for r in results]),
-    ):
+    ]
+    for name, doc, values in about_run:
         fields.append(_field(name, pa.string(), doc))
         columns.append(pa.array(values, pa.string()))
     for column in documented:

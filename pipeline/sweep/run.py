@@ -72,14 +72,17 @@ def sweep(
     plan = _plan(grid, trace, where)
     if not plan.jobs:
         raise ConfigError("\n".join(dict.fromkeys(reason for reason in plan.reasons if reason)))
-    outcomes = _make(plan.jobs, trace, root, where, workers, cluster, tell)
-    by_run = {job.run_id: outcomes[job.index] for job in plan.jobs}
+    digest = results.digest(grid, trace, where)
+    folder = root / SWEEPS / digest[:16]
+    known = results.known_figures(folder)
+    by_run = {job.run_id: Outcome(known[job.run_id]) for job in plan.jobs if _is_known(job, known, root)}
+    jobs = [job for job in plan.jobs if job.run_id not in by_run]
+    outcomes = _make(jobs, trace, root, where, workers, cluster, tell)
+    by_run |= {job.run_id: outcomes[job.index] for job in jobs}
     found = tuple(
         _result(point.number, point.settings, run_id, reason, by_run)
         for point, run_id, reason in zip(grid.points, plan.run_ids, plan.reasons, strict=True)
     )
-    digest = results.digest(grid, trace, where)
-    folder = root / SWEEPS / digest[:16]
     choice = results.choose(found, grid.target_slo_share)
     facts = results.content(digest, grid, trace, where, found, choice, root)
     results.write(folder, results.table(found, grid.varied, choice), facts)
@@ -112,6 +115,10 @@ def _plan(grid: Grid, trace: TraceFile, where: str | None) -> _Plan:
     return plan
 
 
+def _is_known(job: Job, known: dict, root: Path) -> bool:
+    return job.run_id in known and manifest.find(root, job.run_id) is not None
+
+
 def _make(
     jobs: Sequence[Job],
     trace: TraceFile,
@@ -140,9 +147,7 @@ def _make(
     return outcomes
 
 
-def _pages(
-    jobs: Sequence[Job], root: Path, folder: Path, workers: int, tell: Callable[[Progress], None]
-) -> set[int]:
+def _pages(jobs: Sequence[Job], root: Path, folder: Path, workers: int, tell: Callable[[Progress], None]) -> set[int]:
     """Write the report pages that are missing, and return the exit codes of those that failed."""
     missing = [job for job in jobs if not (folder / job.run_id / "report.html").is_file()]
 
@@ -162,9 +167,7 @@ def _page(job: Job, share: Callable[[float], None], *, root: Path, folder: Path)
     return Outcome({})
 
 
-def _result(
-    number: int, settings: dict, run_id: str | None, reason: str | None, by_run: dict[str, Outcome]
-) -> Result:
+def _result(number: int, settings: dict, run_id: str | None, reason: str | None, by_run: dict[str, Outcome]) -> Result:
     if run_id is None:
         return Result(number, settings, UNUSABLE, None, None, reason)
     outcome = by_run[run_id]
