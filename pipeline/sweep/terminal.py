@@ -54,7 +54,8 @@ def show(sweep: run.Sweep, console: Console) -> None:
     """Print the points in the order of the grid, those that have no run with the reason, and the one to choose."""
     done = [r for r in sweep.results if r.figures is not None]
     wide = _table(done, sweep.grid.varied, sweep.choice.number)
-    if Measurement.get(console, console.options, wide).maximum <= console.width or not done:
+    unbounded = console.options.update(max_width=10 * console.width)
+    if Measurement.get(console, unbounded, wide).maximum <= console.width:
         console.print(wide)
     else:
         for result in done:
