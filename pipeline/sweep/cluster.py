@@ -70,7 +70,9 @@ class Cluster:
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if self.address is None:
+            # Ray replaces 127.0.0.1 by an address that others can reach, unless it is told that there are no others.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
         except ImportError:

@@ -18,6 +18,8 @@ from tests.replay import servecast
 from tests.sweep.little import GRID, little
 
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (servecast[ray])")
+# Read when Ray is first imported: no reports to its makers, and loopback addresses stay what they are.
+os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 LINE = "0us 64>200 times=300"
 
 
@@ -71,7 +73,6 @@ def test_a_machine_with_another_version_is_refused(points, trace):
 @pytest.fixture
 def two_nodes():
     """A head that runs no task and can keep nothing but its own, and two nodes of one processor each."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0"}
     ray_cluster = importlib.import_module("ray.cluster_utils")
     started = ray_cluster.Cluster(
         initialize_head=True,
@@ -98,8 +99,8 @@ def test_a_sweep_outlives_a_node_and_gives_the_same_bytes(points, trace, tmp_pat
     killed = []
 
     def tell(seen):
-        # The third result is here, so both nodes have had work, and more is under way.
-        if seen.done >= 3 and not killed:
+        # The second result is here, so both nodes have had work, and more is under way.
+        if seen.done >= 2 and not killed:
             killed.append(seen.done)
             kill(nodes[1])
 
@@ -123,7 +124,6 @@ def test_a_ray_of_its_own(points, trace, tmp_path):
 
 @with_ray
 @pytest.mark.slow
-def test_a_cluster_that_is_not_there(points, trace, tmp_path, monkeypatch):
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "2")
-    with pytest.raises(ConfigError, match=r"Ray at 127\.0\.0\.1:1 cannot be reached"):
-        run.sweep(points, trace, tmp_path / "runs", cluster=Cluster("127.0.0.1:1"))
+def test_an_address_that_is_none(points, trace, tmp_path):
+    with pytest.raises(ConfigError, match=r"Ray at nowhere cannot be reached"):
+        run.sweep(points, trace, tmp_path / "runs", cluster=Cluster("nowhere"))

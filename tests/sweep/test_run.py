@@ -53,9 +53,9 @@ def result(tmp_path, root="runs") -> Path:
 
 
 def stamps(root: Path) -> dict[str, int]:
-    return {
-        str(path): path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file() and "sweeps" not in str(path)
-    }
+    files = [path for run in root.glob("[0-9a-f]*") for path in run.rglob("*") if path.is_file()]
+    assert files
+    return {str(path): path.stat().st_mtime_ns for path in files}
 
 
 def test_every_point_is_the_run_that_replay_would_make_and_nothing_is_made_twice(tmp_path, trace):
@@ -237,8 +237,8 @@ def living(group: int) -> list[str]:
 
 def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, trace):
     """As a terminal sends it: to the command and all its processes at once."""
-    path = little(tmp_path / "grid.toml", "load.rate_scale = [1, 2, 3, 4, 5, 6, 7, 8]")
-    long = servecast.trace(tmp_path / "long.parquet", "0us 64>400 times=20000")
+    path = little(tmp_path / "grid.toml", "load.rate_scale = [1, 2, 3, 4, 5]")
+    long = servecast.trace(tmp_path / "long.parquet", "0us 64>400 times=8000")
     root = tmp_path / "runs"
     process = servecast.start("sweep", path, long, "-o", root, "--jobs", 2, start_new_session=True)
     deadline = time.monotonic() + 120
@@ -249,7 +249,7 @@ def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, trace):
     assert (status, out) == (130, ""), err
     assert err == "servecast: interrupted; nothing half-written was kept\n"
     kept = [folder.name for folder in root.iterdir()]
-    assert 1 <= len(kept) < 8
+    assert 1 <= len(kept) < 5
     assert not [name for name in kept if name.startswith(".")]
     deadline = time.monotonic() + 20
     while living(process.pid) and time.monotonic() < deadline:
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, trace):
     assert living(process.pid) == []
     again = servecast.run("sweep", path, long, "-o", root, "--jobs", 2)
     assert again.exit_code == 0, again.output
-    assert f"({8 - len(kept)} made now, {len(kept)} were there)" in again.output
+    assert f"({5 - len(kept)} made now, {len(kept)} were there)" in again.output
 
 
 def test_a_log_is_read_once_and_the_engine_is_compiled_once(tmp_path, inline):
