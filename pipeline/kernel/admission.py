@@ -20,7 +20,9 @@ def admit(
             return
         request = requests[row & engine.window_mask]
         known_tokens = request.known_tokens
-        hits, idle_hits = _look_up(hashes, tables, blocks, index, request, row, engine)
+        if row != engine.watched_row or engine.watch_stale:
+            _look_up(hashes, tables, blocks, index, request, row, engine)
+        hits, idle_hits = engine.watch_hits, engine.watch_idle
         hit_tokens = hits * engine.block_size
         new_tokens = known_tokens - hit_tokens
         is_long = new_tokens > 1
@@ -35,13 +37,19 @@ def admit(
         room = engine.free_blocks - idle_hits
         if engine.running > 0:
             room -= engine.watermark_blocks
-        if engine.reserve_full_sequence and _blocks(known_tokens, engine) - hits > room:
+        needed = hit_tokens + new_tokens
+        if engine.reserve_full_sequence:
+            needed = known_tokens
+        if _blocks(needed, engine) - hits > room:
+            if row != engine.watched_row:
+                _watch(hashes, tables, blocks, request, row, engine)
             return
-        if _blocks(hit_tokens + new_tokens, engine) - hits > room:
-            return
+        engine.watched_row = NONE
         wait_queue.remove(requests, heap, row, engine)
         for i in range(hits):
-            block_pool.share(blocks, idle, tables[engine.idle_slot, i], engine)
+            block = tables[-1, i]
+            tables[engine.idle_slot, i] = block
+            block_pool.share(blocks, idle, block, engine)
         slot = seats.take(requests, slots, row, hits, engine)
         seats.extend(slots, tables, blocks, index, idle, slot, hit_tokens + new_tokens, engine, step)
         full = seats.full_blocks(hit_tokens + new_tokens, engine)
@@ -59,25 +67,41 @@ def admit(
 
 @inlined
 def _look_up(hashes, tables, blocks, index, request, row, engine):
-    """Write the cached leading blocks of a request where its table will be; return how many, and how many are idle.
+    """Find the cached leading blocks of a request; the last row of `tables` receives them.
 
     At least one token is always left to compute.
     """
+    engine.watched_row = NONE
     hits = 0
     idle_hits = 0
-    if not engine.prefix_caching:
-        return hits, idle_hits
-    most = (request.known_tokens - 1) // engine.block_size
-    while hits < most:
-        wanted = prefix_index.key(hashes, request, row, hits, engine)
-        block = prefix_index.find(blocks, index, wanted, engine)
-        if block == NONE:
-            break
-        tables[engine.idle_slot, hits] = block
-        if blocks[block].refs == 0:
-            idle_hits += 1
-        hits += 1
-    return hits, idle_hits
+    if engine.prefix_caching:
+        most = (request.known_tokens - 1) // engine.block_size
+        while hits < most:
+            wanted = prefix_index.key(hashes, request, row, hits, engine)
+            block = prefix_index.find(blocks, index, wanted, engine)
+            if block == NONE:
+                break
+            tables[-1, hits] = block
+            if blocks[block].refs == 0:
+                idle_hits += 1
+            hits += 1
+    engine.watch_hits = hits
+    engine.watch_idle = idle_hits
+
+
+@inlined
+def _watch(hashes, tables, blocks, request, row, engine):
+    """Remember the look-up of a head that does not fit: it is tried again in every step.
+
+    The result stays what it is until one of its blocks is evicted, taken into use or given back, or until the
+    first block it missed is registered. Whoever does that sees the number of the watch, or the key.
+    """
+    engine.watch += 1
+    engine.watched_row = row
+    engine.watch_stale = 0
+    for i in range(engine.watch_hits):
+        blocks[tables[-1, i]].watch = engine.watch
+    engine.watch_key = prefix_index.key(hashes, request, row, engine.watch_hits, engine)
 
 
 @inlined

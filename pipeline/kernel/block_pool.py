@@ -62,6 +62,8 @@ def share(blocks, idle, block, engine):
     """Add a user to a listed block; an idle one leaves the queue."""
     this = blocks[block]
     if this.refs == 0:
+        if this.watch == engine.watch:
+            engine.watch_stale = 1
         idle[this.place] = NONE
         engine.free_blocks -= 1
     this.refs += 1
@@ -88,6 +90,8 @@ def release(blocks, idle, tables, slot, held, keyed, listed, engine):
         this = blocks[block]
         this.refs -= 1
         if this.refs == 0:
+            if this.watch == engine.watch:
+                engine.watch_stale = 1
             this.place = engine.idle_tail & engine.idle_mask
             idle[this.place] = 4 * block + LISTED
             engine.idle_tail += 1

@@ -34,7 +34,7 @@ def run(
     arrivals  : int64[window], rows routed to this replica, in order
     heap      : int64[window], waiting rows by priority
     slots     : SLOT[most running requests]
-    tables    : int32[slots, blocks of one request]
+    tables    : int32[slots + 1, blocks of one request], the last row for the head of the queue
     blocks    : BLOCK[num_gpu_blocks]
     index     : int32[power of two], heads of the prefix index
     idle      : int32[power of two], at least twice num_gpu_blocks, queue of idle blocks

@@ -94,6 +94,7 @@ SLOT = np.dtype(
         ("prefix_block_tokens", _i4),
         ("blocks", _i4),  # KV blocks it holds
         ("keyed", _i4),  # of those, leading ones whose content has a key
+        ("shared", _i4),  # leading blocks of the request that the trace's hashes cover
         ("listed", _i4),  # leading blocks of the request that go into the prefix index at once
         ("earlier", _i4),  # running list
         ("later", _i4),
@@ -113,6 +114,7 @@ BLOCK = np.dtype(
         ("home", _i4),  # chain of the prefix index
         ("refs", _i4),  # requests that hold it
         ("place", _i4),  # while idle: its entry in the queue
+        ("watch", _i4),  # last watch that looked at it
         ("chain_earlier", _i4),
         ("chain_later", _i4),
     ],
@@ -246,6 +248,12 @@ ENGINE = np.dtype(
             "idle_tail",
             "free_blocks",
             "cached_blocks",
+            # the head of the queue that did not fit, and what it would hit
+            "watch",  # number of the watch
+            "watched_row",
+            "watch_hits",
+            "watch_idle",
+            "watch_stale",
             # prefill cadence
             "busy_steps",
             "last_prefill_step",
@@ -263,7 +271,7 @@ ENGINE = np.dtype(
             "stalled",
         )
     ]
-    + [("chunk_ns", _f8)],
+    + [("watch_key", _u8), ("chunk_ns", _f8)],
     align=True,
 )
 

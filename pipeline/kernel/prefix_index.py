@@ -35,13 +35,29 @@ def key(hashes, owner, request, block, engine):
     """
     end = (block + 1) * engine.block_size
     if end <= owner.prefix_tokens:
-        trace_block = (end - 1) // owner.prefix_block_tokens
-        offset = end - trace_block * owner.prefix_block_tokens
-        known = hashes[(owner.prefix_start + trace_block) & engine.hash_mask]
-        # Mixed first: hashes may be numbers in a row, and offsets would meet them.
-        return mix(mix(known) + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
+        trace_block = trace_block_of(owner, end)
+        return shared_key(mixed_hash(hashes, owner, trace_block, engine), owner, trace_block, end)
     own = mix(np.uint64(request) + np.uint64(0x632BE59BD9B4E019))
     return mix(own + np.uint64(block) * np.uint64(0x9E3779B97F4A7C15))
+
+
+@inlined
+def trace_block_of(owner, end):
+    """Return the trace block that holds the token before `end`."""
+    return (end - 1) // owner.prefix_block_tokens
+
+
+@inlined
+def mixed_hash(hashes, owner, trace_block, engine):
+    """Return a trace block's hash, scattered: hashes may be numbers in a row, and offsets would meet them."""
+    return mix(hashes[(owner.prefix_start + trace_block) & engine.hash_mask])
+
+
+@inlined
+def shared_key(mixed, owner, trace_block, end):
+    """Return the key of the block that ends at token `end` in this trace block."""
+    offset = end - trace_block * owner.prefix_block_tokens
+    return mix(mixed + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
 
 
 @inlined
@@ -76,6 +92,8 @@ def put(blocks, index, block, new_key, engine):
         blocks[last].chain_later = block
     if not known:
         engine.cached_blocks += 1
+    if new_key == engine.watch_key:
+        engine.watch_stale = 1
 
 
 @inlined
@@ -83,6 +101,8 @@ def drop(blocks, index, block, engine):
     """Forget the key of a block."""
     this = blocks[block]
     home = this.home
+    if this.watch == engine.watch:
+        engine.watch_stale = 1
     if this.chain_earlier == NONE:
         index[home] = this.chain_later
     else:

@@ -35,7 +35,8 @@ def take(requests, slots, row, hits, engine):
     this.blocks = hits
     this.keyed = hits
     # After a preemption copies of the request's own blocks may still be cached, so it lists the new ones as well.
-    this.listed = ALL_BLOCKS if request.preemptions > 0 else request.prefix_tokens // engine.block_size
+    this.shared = request.prefix_tokens // engine.block_size
+    this.listed = ALL_BLOCKS if request.preemptions > 0 else this.shared
     this.fresh = 0
     this.later = NONE
     this.earlier = engine.running_tail
@@ -105,11 +106,30 @@ def register(slots, tables, blocks, index, hashes, slot, full, engine):
     this = slots[slot]
     if full <= this.keyed or not engine.prefix_caching:
         return
-    for block in range(this.keyed, max(this.keyed, min(full, this.listed))):
+    shared = min(full, this.shared)
+    if shared > this.keyed:
+        _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine)
+    for block in range(max(this.keyed, shared), min(full, this.listed)):
         new_key = prefix_index.key(hashes, this, this.request, block, engine)
         prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
     engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
     this.keyed = full
+
+
+@inlined
+def _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine):
+    """Register blocks that the trace's hashes cover, one trace block after the other."""
+    this = slots[slot]
+    end = (this.keyed + 1) * engine.block_size
+    trace_block = prefix_index.trace_block_of(this, end)
+    mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
+    for block in range(this.keyed, shared):
+        while end > (trace_block + 1) * this.prefix_block_tokens:
+            trace_block += 1
+            mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
+        new_key = prefix_index.shared_key(mixed, this, trace_block, end)
+        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+        end += engine.block_size
 
 
 @inlined

@@ -127,7 +127,7 @@ class State:
         self.slots = layout.records(layout.SLOT, n, active)
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
         # Rows that begin a power of two apart would all fall into the same few sets of the cache.
-        self.tables = np.zeros((n, active, block_columns + 16 * 17), np.int32)
+        self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
         self.blocks = layout.records(layout.BLOCK, n, s.num_gpu_blocks)
         self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
         for replica in range(n):
@@ -179,6 +179,8 @@ class State:
         e.idle_mask = self.idle.shape[1] - 1
         e.idle_tail = s.num_gpu_blocks - 1
         e.free_blocks = s.num_gpu_blocks - 1
+        e.watched_row = NONE
+        e.watch = 1
         for name in ("queue_head", "queue_tail", "running_head", "running_tail", "prefill_head", "prefill_tail"):
             e[name] = NONE
 

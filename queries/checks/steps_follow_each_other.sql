@@ -7,7 +7,8 @@
 -- column: step     BIGINT   step
 -- column: start_ns BIGINT   when it began
 -- column: free_ns  BIGINT   when the step before ended
--- note:   in the order of the files, which step_gaps counts on.
+-- note:   in the order of the files, which step_gaps counts on. A step that only preempts never reaches the GPU, so it
+-- note:   has no length and may be decided while the one before it runs.
 WITH placed AS (
     SELECT
         run_id,
@@ -16,6 +17,7 @@ WITH placed AS (
         scheduled_ns,
         start_ns,
         duration_ns,
+        scheduled,
         LAG(start_ns + duration_ns) OVER () AS free_ns,
         LAG(step) OVER () AS step_before,
         LAG(run_id) OVER () = run_id AND LAG(replica) OVER () = replica AS has_before
@@ -24,7 +26,7 @@ WITH placed AS (
 SELECT run_id, replica, step, start_ns, free_ns
 FROM placed
 WHERE CASE
-    WHEN has_before THEN step <> step_before + 1 OR start_ns < free_ns
+    WHEN has_before THEN step <> step_before + 1 OR (scheduled > 0 AND start_ns < free_ns)
     ELSE step <> 0
 END
     OR scheduled_ns > start_ns

@@ -69,8 +69,8 @@ def test_a_client_gives_up_in_the_queue(replay):
 
 
 def test_one_that_gives_up_makes_room_for_the_next(replay):
-    """The first runs until its client leaves at 6 s; the second, there since 3 s, starts then and is done by 9 s."""
-    rows, _ = replay("0us 32>50, 3s 32>2", ["outcome", "output_tokens"], load__timeout_s=6, engine__max_num_seqs=1)
+    """The first runs until its client leaves at 6 s; the second, there since 4 s, starts then and is done by 10 s."""
+    rows, _ = replay("0us 32>50, 4s 32>2", ["outcome", "output_tokens"], load__timeout_s=6, engine__max_num_seqs=1)
     assert rows == [("timed_out", 6), ("finished", 2)]
     rows, _ = replay("0us 32>50, 1us 32>2", ["outcome", "output_tokens"], load__timeout_s=6, engine__max_num_seqs=1)
     assert rows == [("timed_out", 6), ("timed_out", 0)]
