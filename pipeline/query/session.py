@@ -44,8 +44,13 @@ def open(
         if run.run_id in seen:
             raise RunError(f"{run.folder}: is the same run as {seen[run.run_id]}, {run.run_id}; name it once")
         seen[run.run_id] = run.folder
-    limits = {"memory_limit": _MEMORY, "temp_directory": str(Path(tempfile.gettempdir(), f"servecast-{os.getpid()}"))}
-    connection = duckdb.connect(config=limits if threads is None else {**limits, "threads": threads})
+    limits: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": _MEMORY,
+        "temp_directory": str(Path(tempfile.gettempdir(), f"servecast-{os.getpid()}")),
+    }
+    if threads is not None:
+        limits["threads"] = threads
+    connection = duckdb.connect(config=limits)
     # Instants would otherwise be printed in the zone of the machine; and step_gaps counts on the order of rows.
     connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; CREATE SCHEMA stored")
     for table in _STORED:
