@@ -20,7 +20,8 @@ MAY_IMPORT = {
     "replay": BASE | {"hardware", "ingest", "kernel"},
     "query": BASE,
     "report": BASE | {"query"},
-    "cli": BASE | {"hardware", "ingest", "kernel", "replay", "query", "report"},
+    "sweep": BASE | {"hardware", "kernel", "replay", "query", "report"},
+    "cli": BASE | {"hardware", "ingest", "kernel", "replay", "query", "report", "sweep"},
 }
 HEAVY = ("numba", "polars", "duckdb", "altair", "vl_convert", "pyarrow", "numpy", "pydantic", "rich", "jinja2")
 
