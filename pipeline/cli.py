@@ -163,11 +163,74 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
     if require_slo is not None:
         from pipeline.query import session
 
-        share = session.answer(session.open([run]), "headline")["slo_share"][0]
+        share = session.answer(session.open([run], everything=False), "headline")["slo_share"][0]
         if share is None or share < require_slo:
             shown = "unknown" if share is None else f"{share:.2%}"
             click.echo(f"SLO missed: {shown} of the requests keep it, {require_slo:.2%} are required", err=True)
             sys.exit(EXIT_NO)
+
+
+@main.command()
+@click.argument("grid", type=click.Path(path_type=Path), metavar="GRID.toml")
+@_LOGS
+@click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
+@_reading
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at once.  [default: processors]")
+@click.option("--ray", "with_ray", is_flag=True, help="Run as tasks of a Ray started here (extra: servecast[ray]).")
+@click.option("--ray-address", metavar="ADDRESS", help="Run as tasks of the Ray cluster at this address.")
+@click.option("--report", "with_report", is_flag=True, help="Also write the report page of every run.")
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of runs."
+)
+def sweep(
+    grid: Path,
+    logs: tuple[Path, ...],
+    where: str | None,
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    jobs: int | None,
+    with_ray: bool,
+    ray_address: str | None,
+    with_report: bool,
+    out: Path,
+) -> None:
+    """Replay a trace or a log under many settings, and say which to choose.
+
+    GRID.toml is a replay.toml with a table [sweep] of settings over lists. Each point is a run of its own; runs that
+    were made before are found, not repeated. Table, page and the point to choose go to OUT/sweeps/.
+
+    Exit status: 0 every point is done; 2 some cannot be used (the others are done); 3 a run met a fault of the program.
+    """
+    from pipeline.replay.prepare import prepare
+    from pipeline.sweep import grid as grids
+    from pipeline.sweep import run, terminal
+    from pipeline.sweep.cluster import Cluster
+
+    points = grids.load(grid)
+    trace = prepare(
+        list(logs),
+        out,
+        format=format_,
+        read_options=_pairs(read_option),
+        spread_ticks=spread_ticks,
+        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
+    )
+    cluster = Cluster(ray_address, jobs) if with_ray or ray_address is not None else None
+    with terminal.progress() as tell:
+        done = run.sweep(
+            points,
+            trace,
+            out,
+            where=where,
+            workers=jobs or os.cpu_count() or 1,
+            cluster=cluster,
+            pages=with_report,
+            tell=tell,
+        )
+    terminal.show(done, _console())
+    click.echo(f"report {done.files[0]}")
+    sys.exit(done.exit_code)
 
 
 @main.command()

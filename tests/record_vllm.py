@@ -86,7 +86,7 @@ def _recorded(given: inputs.Inputs, vllm, name: str) -> real.Recording:
     each = 1e6 * recording.vllm_s / rows
     print(
         f"{name:32} {rows:6} requests {len(recording.steps):6} steps {seconds:8.2f} s, "
-        f"{recording.vllm_s:8.2f} s of it in vLLM: {each:.0f} us per request",
+        f"{recording.vllm_s:8.2f} s of processor time in vLLM: {each:.0f} us per request",
         flush=True,
     )
     return recording

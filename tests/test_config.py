@@ -66,7 +66,7 @@ def test_all_problems_are_told_at_once():
         ("engine.max_num_sqs=1", "did you mean engine.max_num_seqs"),
         ("max_num_seqs=1", "max_num_seqs: unknown section; did you mean engine.max_num_seqs?"),
         ("hardware.block_size=16", "did you mean engine.block_size?"),
-        ("fleet.replicas=2", "known are engine, hardware, load, slo, report"),
+        ("cluster.replicas=2", "known are engine, hardware, load, fleet, slo, report"),
         ("engine=3", "engine: must be a table of settings, not 3"),
         ("engine.block_size.x=3", "engine.block_size: must be a value, not a table"),
         ("unmodelled=x", "unknown section"),
@@ -85,7 +85,7 @@ def test_all_problems_are_told_at_once():
         ("load.rate_scale=nan", "must be a finite number"),
         ("load.rate_scale=inf", "must be a finite number"),
         ("load.timeout_s=0", "must be more than 0"),
-        ("load.queue_limit=-1", "must be at least 0"),
+        ("load.queue_limit=0", "must be at least 1"),
         ("report.time_zone=Europe/Berln", "did you mean Europe/Berlin"),
         ("slo.ttft=4", "slo.ttft: unknown setting; did you mean slo.ttft_ms?"),
         ("slo.chat.ttft=4", "slo.chat.ttft: unknown setting; did you mean slo.chat.ttft_ms?"),
@@ -136,7 +136,7 @@ def test_class_targets_inherit_and_can_be_switched_off():
 def test_dict_spells_everything_out_and_comes_back():
     loaded = config.load(overrides=["slo.chat.ttft_ms=500", "slo.batch.tpot_ms=none", "load.timeout_s=30"])
     sections = config.to_dict(loaded)
-    assert list(sections) == ["engine", "hardware", "load", "slo", "report"]
+    assert list(sections) == ["engine", "hardware", "load", "fleet", "slo", "report"]
     assert sections["slo"]["chat"] == {"ttft_ms": 500.0, "tpot_ms": 50.0, "e2e_ms": None}
     assert sections["engine"]["max_num_active_seqs"] is None
     assert config.to_dict(config.from_dict(sections)) == sections

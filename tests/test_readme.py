@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from pipeline import cli, config, engine_args
 from pipeline.resources import folder
+from pipeline.sweep import grid
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "README.md").read_text()
@@ -58,13 +59,21 @@ def test_the_summary_is_what_replay_prints(replayed):
 
 
 def test_the_settings_file_has_every_section_and_loads(tmp_path):
-    [text] = blocks("toml")
+    _, text = blocks("toml")
     path = tmp_path / "replay.toml"
     path.write_text(text)
     loaded = config.load(path)
     assert set(tomllib.loads(text)) == {name.split(".")[0] for name, _, _ in config.describe_fields()}
     assert loaded.slo.targets("documents").ttft_ms == 3000
     assert loaded.slo.targets("batch").ttft_ms is None
+
+
+def test_the_grid_makes_the_points_that_the_page_speaks_of(tmp_path):
+    path = tmp_path / "grid.toml"
+    path.write_text(blocks("toml")[0])
+    found = grid.load(path)
+    assert len(found.points) == 6
+    assert all(point.config for point in found.points)
 
 
 def test_the_engine_line_is_understood():

@@ -5,6 +5,8 @@ read until a statement asks for it. An answer is a view over all loaded runs, `F
 named parameters, `FROM latency(run := '0123456789abcdef')`.
 """
 
+import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +22,19 @@ from pipeline.query.runs import Run
 if TYPE_CHECKING:
     import polars as pl
 
+# Facts that most answers read: where answers are asked one after the other, they are computed once.
+_KEPT = ("request_latency", "run_span")
+_MEMORY = "1GB"  # beyond it, DuckDB goes on in files of its own
 _STORED = (schema.REQUESTS, schema.STEPS, schema.GAPS, schema.DECISIONS)
 
 
-def open(folders: Iterable[Path | str] = (), threads: int | None = None) -> duckdb.DuckDBPyConnection:
+def open(
+    folders: Iterable[Path | str] = (), threads: int | None = None, everything: bool = True
+) -> duckdb.DuckDBPyConnection:
     """Return a connection with these run folders loaded; without any, all tables are empty.
+
+    everything : load all of `queries/`, which takes a second; else only the stored tables, and `answer` loads what
+        an answer needs when it is first asked, without comments
 
     Raises RunError for a folder that is missing, unfinished, of another version, or named twice.
     """
@@ -34,7 +44,13 @@ def open(folders: Iterable[Path | str] = (), threads: int | None = None) -> duck
         if run.run_id in seen:
             raise RunError(f"{run.folder}: is the same run as {seen[run.run_id]}, {run.run_id}; name it once")
         seen[run.run_id] = run.folder
-    connection = duckdb.connect(config={} if threads is None else {"threads": threads})
+    limits: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": _MEMORY,
+        "temp_directory": str(Path(tempfile.gettempdir(), f"servecast-{os.getpid()}")),
+    }
+    if threads is not None:
+        limits["threads"] = threads
+    connection = duckdb.connect(config=limits)
     # Instants would otherwise be printed in the zone of the machine; and step_gaps counts on the order of rows.
     connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; CREATE SCHEMA stored")
     for table in _STORED:
@@ -43,8 +59,10 @@ def open(folders: Iterable[Path | str] = (), threads: int | None = None) -> duck
     _insert(connection, "slo", runs.SLO_COLUMNS, [row for run in loaded for row in run.slo_rows()])
     _insert(connection, "run_config", runs.CONFIG_COLUMNS, [row for run in loaded for row in run.config_rows()])
     _insert(connection, "run_counts", runs.COUNT_COLUMNS, [row for run in loaded for row in run.count_rows()])
-    for query in catalog.load().values():
-        _create(connection, query)
+    connection.execute("CREATE TABLE stored.loaded (name VARCHAR)")
+    if everything:
+        for query in catalog.load().values():
+            _create(connection, query.statements() + query.comments(), query)
     return connection
 
 
@@ -79,6 +97,7 @@ def answer(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) 
     for parameter in parameters:
         if parameter not in known:
             raise QueryError(f"answer {name} has no parameter {parameter}; it takes {', '.join(known)}")
+    _load(connection, query)
     arguments = ", ".join(f"{parameter} := {_literal(value)}" for parameter, value in parameters.items())
     return frame(connection, f"FROM {name}({arguments})")
 
@@ -149,12 +168,26 @@ def _insert(connection: duckdb.DuckDBPyConnection, name: str, columns: Iterable[
         connection.executemany(f"INSERT INTO stored.{name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, query: catalog.Query) -> None:
+def _load(connection: duckdb.DuckDBPyConnection, query: catalog.Query) -> None:
+    """Create an object and all that it needs, as far as they are not there."""
+    loaded = {name for (name,) in connection.execute("SELECT name FROM stored.loaded").fetchall()}
+    wanted = {query.name}
+    for other in reversed(catalog.load().values()):
+        if other.name in wanted:
+            wanted.update(other.needs)
+    for other in catalog.load().values():
+        if other.name in wanted and other.name not in loaded:
+            kept = [f"CREATE TABLE {other.name} AS\n{other.body}"] if other.name in _KEPT else None
+            _create(connection, kept or other.statements()[:1], other)
+
+
+def _create(connection: duckdb.DuckDBPyConnection, statements: list[str], query: catalog.Query) -> None:
     try:
-        for statement in [*query.statements(), *query.comments()]:
+        for statement in statements:
             connection.execute(statement)
     except duckdb.Error as error:
         raise QueryError(f"{query.path}: {error}") from None
+    connection.execute("INSERT INTO stored.loaded VALUES (?)", [query.name])
 
 
 def _literal(value: Any) -> str:

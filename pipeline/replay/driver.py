@@ -81,7 +81,7 @@ def replay(
         return found, False
     source = Source(trace.path, where, deployment.config)
     replicas = deployment.config.fleet.replicas
-    state = State(_settings(deployment, decisions), cost(deployment), replicas)
+    state = State(settings(deployment, decisions), cost(deployment), replicas)
     folder = RunFolder(root, run, replicas, decisions)
     try:
         report(Progress(0, 0.0, 0, 0.0))
@@ -147,7 +147,8 @@ def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tal
     folder.write("requests", 0, lambda: tables.requests(rows, first, identity))
 
 
-def _settings(deployment: Deployment, decisions: bool) -> Settings:
+def settings(deployment: Deployment, decisions: bool) -> Settings:
+    """Return the engine and client settings of a deployment as the kernel takes them."""
     engine, load = deployment.config.engine, deployment.config.load
     names = [name for name in Settings.__dataclass_fields__ if name in type(engine).model_fields]
     return Settings(

@@ -90,7 +90,7 @@ class State:
     settings: Settings
     cost: StepCost
     replicas: int = 1
-    step_rows: int = 65_536
+    step_rows: int = 16_384  # two megabytes, which stay in the cache until they are taken out
     gap_rows: int = 65_536
     decision_rows: int = 1 << 20
     window: int = 1 << 10

@@ -44,6 +44,22 @@ def write(runs: Sequence[Path], out: Path) -> list[Path]:
     return files
 
 
+def write_sweep(folder: Path) -> list[Path]:
+    """Write `report.html`, `report.md` and charts of a sweep beside its sweep.json, and return them, the page first.
+
+    Points lead to `<run_id>/report.html` in the same folder where that is, else to the run's folder two levels up.
+    Raises RunError for a folder that is no sweep.
+    """
+    from pipeline.report import drawing, markdown, page, sweep
+
+    report = sweep.collect(folder)
+    return [
+        _put(folder / "report.html", page.html(report).encode()),
+        _put(folder / "report.md", markdown.text(report).encode()),
+        *(_put(folder / part.image, drawing.to_png(figure)) for part, figure in report.figures()),
+    ]
+
+
 def default_folder(runs: Sequence[Path], today: date) -> Path:
     """Return where reports go by default: `reports/out/YYYY-MM-DD/<run>`, the folder of the day for several runs."""
     day = Path("reports", "out", today.isoformat())

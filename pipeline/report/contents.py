@@ -65,6 +65,7 @@ class Contents:
     unmodelled: list[str]
     warnings: list[str]
     settings: list[tuple[str, list[tuple[str, str]]]]
+    noun: str = "run"  # what the id under a figure is the id of
 
     def figures(self) -> Iterator[tuple[Part, Figure]]:
         """Yield every chart that there is."""
@@ -126,21 +127,23 @@ def _settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return trace, hardware and every setting with its resolved value, as keys and texts."""
     manifest = run.manifest
     return [
-        ("Trace", [*_flat(manifest["trace"])]),
-        ("Hardware", [*_flat(manifest["hardware"])]),
-        ("Configuration, with every default", [*_flat(run.config)]),
+        ("Trace", [*flat(manifest["trace"])]),
+        ("Hardware", [*flat(manifest["hardware"])]),
+        ("Configuration, with every default", [*flat(run.config)]),
     ]
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def flat(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every value of nested tables as dotted key and text."""
     for key, item in value.items():
         if isinstance(item, dict):
-            yield from _flat(item, f"{prefix}{key}.")
+            yield from flat(item, f"{prefix}{key}.")
         else:
-            yield prefix + key, _setting_text(item)
+            yield prefix + key, setting_text(item)
 
 
-def _setting_text(value: Any) -> str:
+def setting_text(value: Any) -> str:
+    """Return a setting's value in words."""
     if value is None:
         return "not set"
     if isinstance(value, bool):

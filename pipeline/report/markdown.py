@@ -24,7 +24,7 @@ def text(contents: Contents) -> str:
     for chapter in contents.chapters:
         lines.append(f"## {escape(chapter.heading)}")
         for part in chapter.parts:
-            lines += _part(part, run)
+            lines += _part(part, run, contents.noun)
     lines.append("## Settings and sources")
     for heading, rows in contents.settings:
         lines.append(f"### {escape(heading)}")
@@ -35,7 +35,7 @@ def text(contents: Contents) -> str:
     lines.append(_bullets(contents.warnings) or "None.")
     lines.append(
         escape(run.manifest["engine_version"])
-        + f", run `{run.run_id}`, config `{run.digest}`, trace `{run.manifest['trace']['digest']}`"
+        + f", {contents.noun} `{run.run_id}`, config `{run.digest}`, trace `{run.manifest['trace']['digest']}`"
     )
     return "\n\n".join(lines) + "\n"
 
@@ -60,7 +60,7 @@ def escape(value: str) -> str:
     return _SPECIAL.sub(r"\\\1", " ".join(value.split()))
 
 
-def _part(part: Part, run: Run) -> list[str]:
+def _part(part: Part, run: Run, noun: str) -> list[str]:
     lines = [f"### {escape(part.block.question)}"]
     match part.content:
         case Nothing(reason):
@@ -68,11 +68,19 @@ def _part(part: Part, run: Run) -> list[str]:
         case Figure(_, alt):
             lines.append(f"![{escape(alt)}]({part.image})")
             lines.append(escape(part.block.read))
-        case Table(headings, rows, note):
-            lines.append(_table(headings, rows))
+        case Table(headings, rows, note, links):
+            lines.append(_table(headings, _linked(rows, links), escaped=True))
             lines.append(escape(f"{part.block.read} {note}".strip()))
-    lines.append(f"Query `{part.query}`, run `{run.run_id}`, config `{run.short_digest}`")
+    lines.append(f"Query `{part.query}`, {noun} `{run.run_id}`, config `{run.short_digest}`")
     return lines
+
+
+def _linked(rows: list[list[str]], links: Sequence[str]) -> list[list[str]]:
+    """Return the cells as Markdown, the last one of each row with its link if there is one."""
+    cells = [[escape(cell) for cell in row] for row in rows]
+    for row, link in zip(cells, links, strict=False):
+        row[-1] = f"[{row[-1]}]({link})"
+    return cells
 
 
 def _table(headings: Sequence[Heading], rows: Iterable[list[str]], escaped: bool = False) -> str:

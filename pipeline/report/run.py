@@ -75,7 +75,7 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
     found = {known.run_id: known for known in (runs.read(folder) for folder in folders)}
 
     def opened(known: runs.Run) -> Run:
-        connection = session.open([known.folder])
+        connection = session.open([known.folder], everything=False)
         return Run(
             known.folder,
             dict(known.facts),

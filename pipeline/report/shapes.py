@@ -36,6 +36,7 @@ class Table:
     headings: tuple[Heading, ...]
     rows: list[list[str]]
     note: str = ""
+    links: tuple[str, ...] = ()  # where the last cell of each row leads, if anywhere
 
 
 @dataclass(frozen=True, slots=True)

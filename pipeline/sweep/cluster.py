@@ -70,7 +70,9 @@ class Cluster:
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+        if self.address is None:
+            # Ray replaces 127.0.0.1 by an address that others can reach, unless it is told that there are no others.
+            os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
         try:
             import ray
         except ImportError:
@@ -98,7 +100,7 @@ def make(job: Job, trace: TraceFile, content: bytes, where: str | None, version:
     content : the trace, a Parquet file
     version : what the run is to be made with
     """
-    if manifest.ENGINE_VERSION != version:
+    if version != manifest.ENGINE_VERSION:
         reason = f"a machine of the cluster has {manifest.ENGINE_VERSION}; must be {version}, as here"
         return Made(Outcome(None, reason, work.EXIT_INPUT), None)
     with tempfile.TemporaryDirectory(prefix="servecast-") as name:

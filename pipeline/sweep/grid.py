@@ -84,7 +84,9 @@ def _grid(base: dict[str, Any]) -> Grid:
 
 def describe(settings: Mapping[str, Any]) -> str:
     """Return settings on one line, short names where they are enough: `rate_scale 0.5, max_num_seqs 64`."""
-    return ", ".join(f"{name} {value_text(value)}" for name, value in zip(short_names(settings), settings.values()))
+    return ", ".join(
+        f"{name} {value_text(value)}" for name, value in zip(short_names(settings), settings.values(), strict=True)
+    )
 
 
 def short_names(keys: Iterable[str]) -> list[str]:
@@ -144,9 +146,7 @@ def _cases(tables: Any, lists: Mapping[str, Any]) -> list[Settings]:
         for key, value in case.items():
             _check_name(tuple(key.split(".")), value)
             if key in lists:
-                raise ConfigError(
-                    f"sweep.point {number}: {key} also has a list in [sweep]; it can have only one of both"
-                )
+                raise ConfigError(f"sweep.point {number}: {key} also has a list in [sweep]; only one can be")
             case[key] = _value(key, value)
         cases.append(case)
     return cases

@@ -56,6 +56,7 @@ def make(job: Job, share: Callable[[float], None], *, trace: TraceFile, root: Pa
 def figures(run: Path) -> dict[str, Any]:
     """Return the row of `sweep_points` of a finished run, with one thread: the same bits on every machine."""
     connection = session.open([run], threads=1)
+    connection.execute("SET enable_progress_bar = false")
     (row,) = session.answer(connection, "sweep_points").fill_nan(None).to_dicts()
     return row
 

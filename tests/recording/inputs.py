@@ -77,6 +77,11 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if isinstance(given, dict) and isinstance(given.get("engine"), dict):
         given = given["engine"]
+    return _complete(path, given)
+
+
+def _complete(path: Path, given: Any) -> dict[str, Any]:
+    """Return the settings with what is left out, in the order in which they are given."""
     if not isinstance(given, dict):
         raise InputError(f"{path}: holds a {type(given).__name__}: must be an object of engine settings")
     defaults = {field.name: field.default for field in fields(oracle.Engine)} | dict.fromkeys(STEP_TIME, MISSING)
@@ -86,7 +91,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     missing = [name for name, default in defaults.items() if default is MISSING and name not in given]
     if missing:
         raise InputError(f"{path}: {', '.join(missing)} not given")
-    settings = defaults | given
+    settings = given | {name: default for name, default in defaults.items() if name not in given}
     if settings["max_steps"] is None:
         del settings["max_steps"]  # as in recorded cases
     return settings
@@ -97,20 +102,23 @@ def from_case(folder: Path) -> Iterator[tuple[int | None, Inputs]]:
     missing = [name for name in FILES if not (folder / name).is_file()]
     if missing:
         raise InputError(f"{folder}: no {', '.join(missing)}: not a recorded case")
-    config = json.loads((folder / "config.json").read_text())
-    requests = pq.read_table(folder / "requests.parquet")
-    if "cases" not in config:
-        yield None, _recorded(config, requests)
-        return
-    for entry in config["cases"]:
-        yield entry["case"], _recorded(entry, requests.filter(pc.equal(requests["case"], entry["case"])))
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        requests = pq.read_table(folder / "requests.parquet")
+        if "cases" not in config:
+            yield None, _recorded(folder, config, requests)
+            return
+        for entry in config["cases"]:
+            yield entry["case"], _recorded(folder, entry, requests.filter(pc.equal(requests["case"], entry["case"])))
+    except (KeyError, TypeError, ValueError) as error:  # pyarrow's and json's errors are ValueErrors
+        raise InputError(f"{folder}: {type(error).__name__}: {error}") from error
 
 
-def _recorded(config: dict[str, Any], requests: pa.Table) -> Inputs:
+def _recorded(folder: Path, config: dict[str, Any], requests: pa.Table) -> Inputs:
     requests = requests.sort_by("req")
     columns = [requests[name].to_pylist() for name in ("seg_stream", "seg_start", "seg_len")]
     return Inputs(
-        settings=config["engine"],
+        settings=_complete(folder / "config.json", config["engine"]),
         arrival_ns=requests["arrival_ns"].to_pylist(),
         max_tokens=requests["max_tokens"].to_pylist(),
         priority=requests["priority"].to_pylist(),
@@ -122,8 +130,8 @@ def _recorded(config: dict[str, Any], requests: pa.Table) -> Inputs:
 def from_trace(path: Path, settings: dict[str, Any], first: int | None = None) -> Inputs:
     """Return the replayable requests of a trace/1 file, or the first so many of them.
 
-    All are replayed open loop, to their logged number of output tokens. Raises InputError if the file is no trace,
-    has a closed loop, or hashes that are not chained.
+    All arrive when the trace says and generate their logged number of output tokens. Raises InputError if the file
+    is no trace, has nothing to replay, or hashes that are not chained.
     """
     try:
         table = pq.read_table(path, columns=list(TRACE_COLUMNS))
@@ -136,12 +144,13 @@ def from_trace(path: Path, settings: dict[str, Any], first: int | None = None) -
         table = table.slice(0, first)
     if len(table) == 0:
         raise InputError(f"{path}: no replayable request")
-    if table["after_request_id"].null_count < len(table):
-        raise InputError(f"{path}: a closed loop (after_request_id) cannot be recorded")
     prompts, told = _Streams(path).prompts(table)
     note = f"{path.name}: {len(prompts)} requests"
     if left_out:
         note += f"; {left_out} of {rows} rows are not replayable"
+    followers = len(table) - table["after_request_id"].null_count
+    if followers:
+        note += f"; {followers} requests follow another one and arrive when the trace says"
     if told:
         note += f"; generated tokens of {told} requests count as their own although the trace names their content"
     return Inputs(

@@ -10,6 +10,7 @@ waits for it, and collects it. With asynchronous scheduling up to two steps are 
 decided when the older of them ends. Steps in which nothing is scheduled and nobody preempted have no number.
 """
 
+import importlib
 import logging
 import os
 import struct
@@ -21,10 +22,23 @@ from types import SimpleNamespace
 from typing import Any
 
 from tests.cases import GENERATED
-from tests.recording.inputs import STEP_TIME, Inputs, InputError
+from tests.recording.inputs import STEP_TIME, InputError, Inputs
 
 RUNNING, ADMITTED, RESUMED, PREEMPTED = 0, 1, 2, 3
 WRITTEN_FOR = "0.33"
+USED = {  # what is imported of vLLM, and its tensor library's type of a cached number
+    "torch": ("float32",),
+    "vllm.config": ("CacheConfig", "DeviceConfig", "SchedulerConfig", "VllmConfig"),
+    "vllm.sampling_params": ("SamplingParams",),
+    "vllm.utils.hashing": ("get_hash_fn_by_name",),
+    "vllm.v1.core.kv_cache_utils": ("get_request_block_hasher", "init_none_hash"),
+    "vllm.v1.core.sched.async_scheduler": ("AsyncScheduler",),
+    "vllm.v1.core.sched.scheduler": ("Scheduler",),
+    "vllm.v1.kv_cache_interface": ("FullAttentionSpec", "KVCacheConfig", "KVCacheGroupSpec"),
+    "vllm.v1.outputs": ("ModelRunnerOutput",),
+    "vllm.v1.request": ("Request",),
+    "vllm.v1.structured_output": ("StructuredOutputManager",),
+}
 CHANGED = (AttributeError, TypeError, KeyError, AssertionError, RuntimeError)  # what a changed vLLM raises
 
 
@@ -41,7 +55,7 @@ class Recording:
     steps: list[dict[str, int]]
     schedule: list[dict[str, Any]]
     stalled: bool
-    vllm_s: float  # wall-clock time inside vLLM: requests made and hashed, steps decided, outputs taken
+    vllm_s: float  # processor time inside vLLM: requests made and hashed, steps decided, outputs taken
 
 
 @dataclass(slots=True)
@@ -74,22 +88,13 @@ def load() -> SimpleNamespace:
         if error.name == "vllm":
             raise VllmError("vLLM is not installed in this Python; see the head of tests/record_vllm.py") from error
         raise VllmError(f"vLLM cannot be imported: {error}; see the head of tests/record_vllm.py") from error
-    try:
-        import torch
-        from vllm.config import CacheConfig, DeviceConfig, SchedulerConfig, VllmConfig
-        from vllm.sampling_params import SamplingParams
-        from vllm.utils.hashing import get_hash_fn_by_name
-        from vllm.v1.core.kv_cache_utils import get_request_block_hasher, init_none_hash
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-        from vllm.v1.core.sched.scheduler import Scheduler
-        from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
-        from vllm.v1.outputs import ModelRunnerOutput
-        from vllm.v1.request import Request
-        from vllm.v1.structured_output import StructuredOutputManager
-    except ImportError as error:
-        raise VllmError(f"vLLM {vllm.__version__}: {error}; this recorder was written for {WRITTEN_FOR}") from error
-    names = locals()
-    return SimpleNamespace(version=vllm.__version__, **{name: names[name] for name in names if name != "vllm"})
+    found: dict[str, Any] = {}
+    for module, names in USED.items():
+        try:
+            found |= {name: getattr(importlib.import_module(module), name) for name in names}
+        except (ImportError, AttributeError) as error:
+            raise VllmError(f"vLLM {vllm.__version__}: {error}; this recorder was written for {WRITTEN_FOR}") from error
+    return SimpleNamespace(version=vllm.__version__, **found)
 
 
 def record(inputs: Inputs, vllm: SimpleNamespace) -> Recording:
@@ -211,7 +216,7 @@ class _Run:
                 seen.outcomes["out_status"] = "rejected"
                 continue
             prompt = self.prompt(row)
-            began = time.perf_counter()
+            began = time.thread_time()
             seen.real = self.vllm.Request(
                 request_id=f"{row:09d}",  # of one length: vLLM compares ids as text
                 prompt_token_ids=prompt,
@@ -222,7 +227,7 @@ class _Run:
                 block_hasher=self.hasher,
             )
             self.scheduler.add_request(seen.real)
-            self.vllm_s += time.perf_counter() - began
+            self.vllm_s += time.thread_time() - began
             self.by_id[seen.real.request_id] = seen
 
     def prompt(self, row: int) -> list[int]:
@@ -237,9 +242,9 @@ class _Run:
     def decide(self) -> _Flying | None:
         """Let vLLM decide a step and log it; None where it did nothing at all."""
         self.handed_out, self.evicted, self.victims = [], 0, []
-        began = time.perf_counter()
+        began = time.thread_time()
         output = self.scheduler.schedule()
-        self.vllm_s += time.perf_counter() - began
+        self.vllm_s += time.thread_time() - began
         if not output.num_scheduled_tokens and not self.victims:
             return None
         number = len(self.steps)
@@ -340,9 +345,9 @@ class _Run:
             req_id_to_index={name: place for place, name in enumerate(step.samples)},
             sampled_token_ids=[sampled.get(name, []) for name in step.samples],
         )
-        began = time.perf_counter()
+        began = time.thread_time()
         self.scheduler.update_from_output(step.output, model_output)
-        self.vllm_s += time.perf_counter() - began
+        self.vllm_s += time.thread_time() - began
         for seen in sampling:
             self.note_token(seen, step)
 
@@ -387,9 +392,7 @@ def _lost(number: int, position: int, request: int, computed: int) -> dict[str, 
 def build(settings: dict[str, Any], vllm: SimpleNamespace) -> Any:
     """Return vLLM's scheduler with these settings; InputError if vLLM refuses them."""
     config = _vllm_config(settings, vllm)
-    layers = vllm.FullAttentionSpec(
-        block_size=settings["block_size"], num_kv_heads=1, head_size=1, dtype=vllm.torch.float32
-    )
+    layers = vllm.FullAttentionSpec(block_size=settings["block_size"], num_kv_heads=1, head_size=1, dtype=vllm.float32)
     kv_cache = vllm.KVCacheConfig(
         num_blocks=settings["num_gpu_blocks"],
         kv_cache_tensors=[],

@@ -87,7 +87,7 @@ def write_case(folder: Path, recording: Recording, version: str) -> None:
 
 def write_bundle(folder: Path, recordings: list[tuple[int, Recording]], version: str) -> None:
     """Write numbered recordings into one folder, the number of each as column `case`."""
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"case": number, "engine": recording.inputs.settings, "summary": summary(recording)}
         for number, recording in recordings
     ]
