@@ -40,7 +40,7 @@ class Terminal:
         os.close(theirs)
         self.ours, self.shown = ours, ""
 
-    def read(self, until=None, seconds=120):
+    def read(self, until=None, seconds=400):
         """Read until a pattern was shown, or to the end; return all that was shown, without escape sequences."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and not (until and re.search(until, self.plain)):
@@ -61,7 +61,7 @@ class Terminal:
 
     def end(self):
         self.read()
-        out, _ = self.process.communicate(timeout=120)
+        out, _ = self.process.communicate(timeout=300)
         os.close(self.ours)
         return self.process.returncode, out
 
