@@ -129,7 +129,8 @@ def _pass_over(requests, flights, this, engine):
     if this.gap_step == NONE:
         this.gap_step = engine.steps - 1
         this.gap_ns = engine.gpu_free_ns
-    if engine.depth == 2 and not this.fresh:
+    if not this.fresh:
         this.fresh = 1
         engine.fresh += 1
-        commit.remember(requests, flights, this.request, (engine.steps - 1) & 1, engine)
+        if engine.depth == 2:
+            commit.remember(requests, flights, this.request, (engine.steps - 1) & 1, engine)

@@ -103,7 +103,7 @@ SLOT = np.dtype(
         ("end_earlier", _i4),  # DECODE: list of its final tick
         ("end_later", _i4),
         ("state", _i1),
-        ("fresh", _i1),  # DECODE: no token in flight although it runs asynchronously
+        ("fresh", _i1),  # DECODE: passed over by the last step, so that none of its tokens is in flight
     ],
     align=True,
 )

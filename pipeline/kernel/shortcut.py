@@ -10,7 +10,7 @@ the order in which blocks are handed out and registered. So it is enough to
 
 The budget may run out within the last prefill in progress, if nobody sits behind it: vLLM would cut its
 chunk at the same token. In every other case (budget or blocks short, a prefill cut with others behind,
-requests whose tokens in flight differ) `plan` answers no before changing anything, and `batch_plan`
+requests that the last step passed over) `plan` answers no before changing anything, and `batch_plan`
 makes the visits.
 
 `coast` goes on from there: as long as nobody arrives, waits, computes a prompt, needs or completes a block

@@ -1,0 +1,66 @@
+"""Running requests when the budget does not reach all: with prefills at a distance, one-token starts fill the step."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests import oracle
+from tests.builders import trace
+from tests.kernel import agree
+from tests.kernel.by_hand import BOTH_WAYS, column, replay
+from tests.strategies import MOST_STEPS, Scenario
+
+
+@pytest.mark.parametrize("way", BOTH_WAYS, ids=["visits", "shortcut"])
+def test_one_the_budget_does_not_reach_is_passed_over(way):
+    """Two tokens a step, prompts every third step. The prompt of 5 gets a token in steps 1, 4 and 7 and two in 10.
+
+    In between a prompt of one token may start, at step 2. In steps 4 and 7 the first decodes, the prompt takes the
+    other token, and the third has none.
+    """
+    result = replay("0us 1>9, 1us 5>1, 2us 1>6", max_num_batched_tokens=2, prefill_schedule_interval=3, **way)
+    assert column(result.requests, "first_token_step") == [0, 10, 2]
+    assert column(result.requests, "finish_step") == [8, 10, 9]
+    assert column(result.steps, "prefill_tokens") == [1, 1, 1, 0, 1, 0, 0, 1, 0, 0, 2]
+    assert column(result.steps, "decode_tokens") == [0, 1, 1, 2, 1, 2, 2, 1, 2, 1, 0]
+    assert {name: column(result.gaps, name) for name in ("request", "previous_step", "step", "gap_ns")} == {
+        "request": [2, 2],
+        "previous_step": [3, 6],
+        "step": [5, 8],
+        "gap_ns": [2000, 2000],
+    }
+
+
+@st.composite
+def narrow(draw):
+    """Draw a replay where budget and blocks are short, prefills keep their distance and most prompts are one token."""
+    rows = []
+    arrival_us = 0
+    for _ in range(draw(st.integers(3, 10))):
+        arrival_us += draw(st.integers(0, 3)) * 10
+        input_tokens = draw(st.sampled_from((1, 1, 1, 2, 5, 13)))
+        priority = draw(st.sampled_from(("", " priority=1", " priority=-1")))
+        rows.append(f"{arrival_us}us {input_tokens}>{draw(st.integers(1, 25))}{priority}")
+    engine = oracle.Engine(
+        block_size=draw(st.integers(1, 4)),
+        num_gpu_blocks=draw(st.integers(41, 60) | st.just(200)),
+        max_model_len=40,
+        max_num_batched_tokens=draw(st.integers(1, 5)),
+        max_num_seqs=draw(st.integers(3, 10)),
+        policy=draw(st.sampled_from(("fcfs", "priority"))),
+        scheduler_reserve_full_isl=draw(st.booleans()),
+        prefill_schedule_interval=draw(st.integers(2, 6)),
+        async_scheduling=draw(st.booleans()),
+        max_steps=MOST_STEPS,
+    )
+    timeout_ns = draw(st.none() | st.integers(0, 60).map(lambda n: 10_000 * n))
+    line = trace(", ".join(rows), block_tokens=draw(st.integers(1, 4)))
+    return Scenario(line, engine, a_ns=10_000, b_ns=0, c_ns=0, timeout_ns=timeout_ns)
+
+
+@settings(max_examples=200)
+@given(narrow())
+def test_passing_over_agrees_with_the_twin(scenario):
+    twin = scenario.twin(check=False)
+    assert agree.differences(twin, agree.kernel(scenario)) == []
+    assert agree.differences(twin, agree.kernel(scenario, decisions=True)) == []
