@@ -89,10 +89,28 @@ def test_a_hit_revives_an_idle_block(world):
     for block, key in zip(take(world, 0, 2), (70, 71), strict=True):
         put(world, block, key)
     release(world, 0, held=2, keyed=2, listed=2)
-    world.call(block_pool.share, block=1)
+    assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 2, 1]
+    world.call(block_pool.share, block=2)
     assert world.engine.free_blocks == 7
-    assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 2]
-    assert take(world, 1, 7) == [3, 4, 5, 6, 7, 8, 2]  # the hole where it stood is passed over
+    assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 1]
+    assert take(world, 1, 7) == [3, 4, 5, 6, 7, 8, 1]  # the hole where it stood is passed over
+
+
+def test_a_block_can_be_revived_any_number_of_times(world):
+    """Each hit leaves a hole in a ring of 32 entries; they are closed in time and every entry is found again."""
+    for block, key in zip(take(world, 0, 3), (70, 71, 72), strict=True):
+        put(world, block, key)
+    release(world, 0, held=3, keyed=3, listed=3)
+    order = [3, 2, 1]
+    for turn in range(100):
+        block = order.pop(turn % 2)
+        world.call(block_pool.share, block=block)
+        assert world.idle_blocks() == [4, 5, 6, 7, 8, *order]
+        world.tables[0, 0] = block
+        release(world, 0, held=1, keyed=1, listed=1)
+        order.append(block)
+        assert world.idle_blocks() == [4, 5, 6, 7, 8, *order]
+        assert world.engine.idle_tail - world.engine.idle_head <= len(world.idle)
 
 
 def test_a_shared_block_is_idle_when_its_last_user_leaves(world):

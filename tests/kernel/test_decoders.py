@@ -76,6 +76,28 @@ def test_leaving_returns_the_tokens_in_kv(world):
     assert [group.count for group in world.phases] == [0] * BLOCK
 
 
+@pytest.mark.parametrize("gone", [0, 1, 2])
+def test_those_who_end_together_can_leave_one_by_one(world, gone):
+    for slot in range(3):
+        join(world, slot, 8, 10)
+    assert ending(world) == [0, 1, 2]
+    world.call(decoders.leave, slot=gone)
+    rest = [slot for slot in range(3) if slot != gone]
+    assert ending(world) == rest
+    world.call(decoders.leave, slot=rest[1])
+    assert ending(world) == [rest[0]]
+    world.call(decoders.leave, slot=rest[0])
+    assert ending(world) == []
+
+
+def test_one_without_a_token_in_flight_is_no_longer_counted_when_it_leaves(world):
+    join(world, 0, 8, 60)
+    world.slots[0].fresh = 1  # as batch_plan marks it
+    world.engine.fresh = 1
+    world.call(decoders.leave, slot=0)
+    assert world.engine.fresh == 0
+
+
 @given(st.data())
 def test_groups_hold_who_belongs_there(data):
     """Any joining, leaving and passing over, against a dictionary of tokens in KV."""
@@ -102,6 +124,7 @@ def test_groups_hold_who_belongs_there(data):
             computed[slot] -= 1
             world.call(decoders.sort_in_again)
         assert needing_a_block(world) == [s for s in sorted(computed) if computed[s] % BLOCK == 0]
+        assert world.phases[world.engine.ticks % BLOCK].count == len(needing_a_block(world))
         assert ending(world) == [s for s in sorted(computed) if computed[s] + 2 == target[s]]
         assert world.engine.decoding == len(computed)
         assert world.engine.origin_sum == sum(computed.values()) - len(computed) * world.engine.ticks

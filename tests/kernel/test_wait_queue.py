@@ -53,6 +53,22 @@ def test_preempted_requests_go_to_the_front_the_last_one_foremost():
     assert drain(world) == [0, 1, 2, 3]
 
 
+def test_one_behind_a_preempted_request_can_leave():
+    world = filled()
+    remove(world, 1)
+    world.call(wait_queue.push_front, row=1)
+    remove(world, 0)
+    assert drain(world) == [1, 2, 3]
+
+
+def test_a_preempted_request_alone_in_the_queue_is_its_head_and_its_tail():
+    world = filled(2)
+    drain(world)
+    world.call(wait_queue.push_front, row=0)
+    world.call(wait_queue.push_back, row=1)
+    assert drain(world) == [0, 1]
+
+
 @pytest.mark.parametrize("row", [0, 1, 3])
 @pytest.mark.parametrize("policy", ["fcfs", "priority"])
 def test_one_in_the_queue_can_leave_from_anywhere(policy, row):
@@ -74,6 +90,13 @@ def test_a_preempted_request_finds_its_place_by_priority():
     remove(world, 1)
     world.call(wait_queue.push_front, row=1)
     assert drain(world) == [0, 1, 2]
+
+
+def test_who_fills_a_gap_in_the_heap_may_have_to_rise():
+    """The rows stand in the heap as they come; the last, 5, takes the place of 11 and belongs above 10."""
+    world = filled(7, "priority", priority=[0, 10, 1, 11, 12, 20, 5])
+    remove(world, 3)
+    assert drain(world) == [0, 2, 6, 1, 4, 5]
 
 
 @given(st.lists(st.integers(-2, 2), min_size=1, max_size=16), st.data())
@@ -120,7 +143,14 @@ def test_a_client_may_have_left_before_anybody_looked():
     assert ends[:2] == [50, 100]
 
 
+def test_a_full_queue_refuses_a_client_that_has_left_as_well():
+    _, outcomes, ends = arrive(100, arrival_ns=[0], timeout_ns=50, queue_limit=0)
+    assert (outcomes, ends) == ([layout.QUEUE_FULL], [0])
+
+
 def test_the_next_event_is_an_arrival_or_a_deadline():
+    world, _, _ = arrive(10, arrival_ns=[0, 10, 50], timeout_ns=100)
+    assert world.call(wait_queue.next_event_ns) == 50
     world, _, _ = arrive(10, arrival_ns=[0, 10, 400], timeout_ns=100)
     assert world.call(wait_queue.next_event_ns) == 100
     world.requests[0].life = layout.DONE
