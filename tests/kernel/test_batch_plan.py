@@ -11,7 +11,11 @@ from tests.kernel.by_hand import BOTH_WAYS, column, replay
 from tests.strategies import MOST_STEPS, Scenario
 
 
-@pytest.mark.parametrize("way", BOTH_WAYS, ids=["visits", "shortcut"])
+@pytest.fixture(params=BOTH_WAYS, ids=["visits", "shortcut"])
+def way(request):
+    return request.param
+
+
 def test_one_the_budget_does_not_reach_is_passed_over(way):
     """Two tokens a step, prompts every third step. The prompt of 5 gets a token in steps 1, 4 and 7 and two in 10.
 
@@ -29,6 +33,21 @@ def test_one_the_budget_does_not_reach_is_passed_over(way):
         "step": [5, 8],
         "gap_ns": [2000, 2000],
     }
+
+
+def test_more_may_decode_than_the_budget_reaches(way):
+    """The same, but the prompt's last token is computed in step 13 and its answer takes steps 13 to 17.
+
+    From step 14 on all three decode and the budget is two: the third is passed over until the second ends.
+    """
+    settings_ = {"max_num_batched_tokens": 2, "prefill_schedule_interval": 3, "num_gpu_blocks": 30}
+    result = replay("0us 1>30, 1us 5>5, 2us 1>24", **settings_, **way)
+    assert column(result.requests, "first_token_step") == [0, 13, 2]
+    assert column(result.requests, "finish_step") == [29, 17, 33]
+    assert column(result.steps, "decode_tokens")[13:19] == [1, 2, 2, 2, 2, 2]
+    assert column(result.gaps, "previous_step") == [3, 6, 9, 12]
+    assert column(result.gaps, "step") == [5, 8, 11, 18]
+    assert column(result.gaps, "gap_ns") == [2000, 2000, 2000, 6000]
 
 
 @st.composite
