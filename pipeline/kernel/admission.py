@@ -6,12 +6,12 @@ Scheduler.schedule (waiting part) and KVCacheManager.allocate_slots.
 
 from pipeline.kernel import block_pool, commit, prefix_index, seats, step_time, wait_queue
 from pipeline.kernel.compile import inlined
-from pipeline.kernel.layout import ADMITTED, NONE, RESUMED
+from pipeline.kernel.layout import ADMITTED, NONE, REFS, RESUMED, WATCH
 
 
 @inlined
 def admit(
-    requests, hashes, heap, slots, tables, blocks, index, idle, promoted, decisions, cost, engine, step, start_ns
+    requests, hashes, heap, slots, tables, blocks, keys, index, idle, promoted, decisions, cost, engine, step, start_ns
 ):
     """Start waiting requests while budget, seats and blocks last."""
     while engine.budget > 0 and engine.running < engine.max_active:
@@ -21,7 +21,7 @@ def admit(
         request = requests[row & engine.window_mask]
         known_tokens = request.known_tokens
         if row != engine.watched_row or engine.watch_stale:
-            _look_up(hashes, tables, blocks, index, request, row, engine)
+            _look_up(hashes, tables, blocks, keys, index, request, row, engine)
         hits, idle_hits = engine.watch_hits, engine.watch_idle
         hit_tokens = hits * engine.block_size
         new_tokens = known_tokens - hit_tokens
@@ -51,9 +51,9 @@ def admit(
             tables[engine.idle_slot, i] = block
             block_pool.share(blocks, idle, block, engine)
         slot = seats.take(requests, slots, row, hits, engine)
-        seats.extend(slots, tables, blocks, index, idle, slot, hit_tokens + new_tokens, engine, step)
+        seats.extend(slots, tables, blocks, keys, index, idle, slot, hit_tokens + new_tokens, engine, step)
         full = seats.full_blocks(hit_tokens + new_tokens, engine)
-        seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
+        seats.register(slots, tables, blocks, keys, index, hashes, slot, full, engine)
         if is_long:
             engine.carried_prefill = 1
         event = _note(request, hit_tokens, start_ns, step)
@@ -66,7 +66,7 @@ def admit(
 
 
 @inlined
-def _look_up(hashes, tables, blocks, index, request, row, engine):
+def _look_up(hashes, tables, blocks, keys, index, request, row, engine):
     """Find the cached leading blocks of a request; the last row of `tables` receives them.
 
     At least one token is always left to compute.
@@ -76,15 +76,22 @@ def _look_up(hashes, tables, blocks, index, request, row, engine):
     idle_hits = 0
     if engine.prefix_caching:
         most = (request.known_tokens - 1) // engine.block_size
-        while hits < most:
-            wanted = prefix_index.key(hashes, request, row, hits, engine)
-            block = prefix_index.find(blocks, index, wanted, engine)
-            if block == NONE:
-                break
-            tables[-1, hits] = block
-            if blocks[block].refs == 0:
-                idle_hits += 1
-            hits += 1
+        found = True
+        while hits < most and found:
+            stem, offset, stride, rank, count = prefix_index.stem(hashes, request, row, hits, engine)
+            end = min(hits + count, most)
+            while hits < end:
+                home = prefix_index.home(stem, rank, engine)
+                block = prefix_index.find(blocks, keys, index, prefix_index.name(stem, offset), home)
+                if block == NONE:
+                    found = False
+                    break
+                tables[-1, hits] = block
+                if blocks[REFS, block] == 0:
+                    idle_hits += 1
+                hits += 1
+                offset += stride
+                rank += 1
     engine.watch_hits = hits
     engine.watch_idle = idle_hits
 
@@ -100,8 +107,9 @@ def _watch(hashes, tables, blocks, request, row, engine):
     engine.watched_row = row
     engine.watch_stale = 0
     for i in range(engine.watch_hits):
-        blocks[tables[-1, i]].watch = engine.watch
-    engine.watch_key = prefix_index.key(hashes, request, row, engine.watch_hits, engine)
+        blocks[WATCH, tables[-1, i]] = engine.watch
+    stem, offset, _stride, _rank, _count = prefix_index.stem(hashes, request, row, engine.watch_hits, engine)
+    engine.watch_key = prefix_index.name(stem, offset)
 
 
 @inlined

@@ -18,19 +18,18 @@ import numpy as np
 
 from pipeline.kernel import prefix_index
 from pipeline.kernel.compile import compiled, inlined
-from pipeline.kernel.layout import NONE
+from pipeline.kernel.layout import NONE, PLACE, REFS, WATCH
 
 PLAIN, UNLISTED, LISTED = 0, 1, 2
 
 
-def fill(blocks: np.recarray, idle: np.ndarray) -> None:
+def fill(idle: np.ndarray, num_blocks: int) -> None:
     """Queue every block but the null block, in order of number (plain Python, once)."""
-    blocks.home[:] = NONE
-    idle[: len(blocks) - 1] = 4 * np.arange(1, len(blocks))
+    idle[: num_blocks - 1] = 4 * np.arange(1, num_blocks)
 
 
 @inlined
-def take(blocks, index, idle, tables, slot, held, count, engine, step):
+def take(blocks, keys, index, idle, tables, slot, held, count, engine, step):
     """Hand out `count` idle blocks, coldest first, and append them to `tables[slot, held:]`.
 
     There must be so many. A block whose content has a key loses it: that is eviction.
@@ -45,7 +44,7 @@ def take(blocks, index, idle, tables, slot, held, count, engine, step):
         if kind != PLAIN:
             step.evicted_blocks += 1
             if kind == LISTED:
-                prefix_index.drop(blocks, index, block, engine)
+                prefix_index.drop(blocks, keys, index, block, engine)
             else:
                 engine.cached_blocks -= 1
         tables[slot, held + taken] = block
@@ -60,13 +59,12 @@ def take(blocks, index, idle, tables, slot, held, count, engine, step):
 @inlined
 def share(blocks, idle, block, engine):
     """Add a user to a listed block; an idle one leaves the queue."""
-    this = blocks[block]
-    if this.refs == 0:
-        if this.watch == engine.watch:
+    if blocks[REFS, block] == 0:
+        if blocks[WATCH, block] == engine.watch:
             engine.watch_stale = 1
-        idle[this.place] = NONE
+        idle[blocks[PLACE, block]] = NONE
         engine.free_blocks -= 1
-    this.refs += 1
+    blocks[REFS, block] += 1
 
 
 @inlined
@@ -87,13 +85,13 @@ def release(blocks, idle, tables, slot, held, keyed, listed, engine):
     engine.free_blocks += held - min(keyed, listed)
     for i in range(min(keyed, listed) - 1, -1, -1):
         block = tables[slot, i]
-        this = blocks[block]
-        this.refs -= 1
-        if this.refs == 0:
-            if this.watch == engine.watch:
+        blocks[REFS, block] -= 1
+        if blocks[REFS, block] == 0:
+            if blocks[WATCH, block] == engine.watch:
                 engine.watch_stale = 1
-            this.place = engine.idle_tail & engine.idle_mask
-            idle[this.place] = 4 * block + LISTED
+            place = engine.idle_tail & engine.idle_mask
+            blocks[PLACE, block] = place
+            idle[place] = 4 * block + LISTED
             engine.idle_tail += 1
             engine.free_blocks += 1
 
@@ -109,7 +107,7 @@ def _close_holes(blocks, idle, engine):
         place = end & engine.idle_mask
         idle[place] = entry
         if entry & 3 == LISTED:
-            blocks[entry >> 2].place = place
+            blocks[PLACE, entry >> 2] = place
         end += 1
     engine.idle_tail = end
 

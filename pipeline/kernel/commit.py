@@ -117,7 +117,7 @@ def remember(requests, flights, row, parity, engine):
 
 
 @inlined
-def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine):
+def collect(requests, hashes, heap, slots, tables, blocks, keys, index, idle, flights, engine):
     """Deliver the oldest step in flight; the clock moves to its end."""
     step = engine.steps - engine.in_flight
     flight = flights[step & 1]
@@ -131,7 +131,7 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights,
             this = slots[request.slot]
             computed_tokens = this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
             full = seats.full_blocks(computed_tokens, engine)
-            seats.register(slots, tables, blocks, index, hashes, request.slot, full, engine)
+            seats.register(slots, tables, blocks, keys, index, hashes, request.slot, full, engine)
         if request.ending:
             if request.life == RUNNING:
                 seats.leave(slots, tables, blocks, idle, request.slot, engine)

@@ -108,18 +108,15 @@ SLOT = np.dtype(
     align=True,
 )
 
-BLOCK = np.dtype(
-    [
-        ("key", _u8),
-        ("home", _i4),  # chain of the prefix index
-        ("refs", _i4),  # requests that hold it
-        ("place", _i4),  # while idle: its entry in the queue
-        ("watch", _i4),  # last watch that looked at it
-        ("chain_earlier", _i4),
-        ("chain_later", _i4),
-    ],
-    align=True,
-)
+# Rows of `blocks`, int32[BLOCK_FIELDS, number of blocks]; `keys` has the uint64 key of each block. A field is a row
+# of its own because blocks come in runs: those of a long prompt, one after the other, share cache lines.
+HOME, REFS, PLACE, WATCH, CHAIN_LATER = range(5)
+#   HOME         chain of the prefix index
+#   REFS         requests that hold it
+#   PLACE        while idle: its entry in the queue
+#   WATCH        last watch that looked at it
+#   CHAIN_LATER  next of its chain
+BLOCK_FIELDS = 5
 
 GROUP = np.dtype([("head", _i4), ("tail", _i4), ("count", _i4)], align=True)
 

@@ -15,7 +15,7 @@ is counted but not listed here before its request is preempted; most never are.
 import numpy as np
 
 from pipeline.kernel.compile import inlined
-from pipeline.kernel.layout import NONE
+from pipeline.kernel.layout import CHAIN_LATER, HOME, NONE, REFS, WATCH
 
 
 @inlined
@@ -28,68 +28,71 @@ def mix(word):
 
 
 @inlined
-def key(hashes, owner, request, block, engine):
-    """Return the key of block number `block` of a request.
+def stem(hashes, owner, request, block, engine):
+    """Return what the names of a request's blocks from number `block` on are made of.
 
     owner : REQUEST or SLOT record, for its prefix_start, prefix_tokens, prefix_block_tokens
+
+    Returns (stem, offset, stride, rank, count): `count` blocks in a row have this stem, the first with `offset`
+    and `rank`, each next one with an offset larger by `stride` and a rank larger by 1; `name` and `home` take it
+    from there. So the hash of a trace block is scattered once for all engine blocks that end in it.
     """
-    end = (block + 1) * engine.block_size
-    if end <= owner.prefix_tokens:
-        trace_block = trace_block_of(owner, end)
-        return shared_key(mixed_hash(hashes, owner, trace_block, engine), owner, trace_block, end)
-    own = mix(np.uint64(request) + np.uint64(0x632BE59BD9B4E019))
-    return mix(own + np.uint64(block) * np.uint64(0x9E3779B97F4A7C15))
-
-
-@inlined
-def trace_block_of(owner, end):
-    """Return the trace block that holds the token before `end`."""
-    return (end - 1) // owner.prefix_block_tokens
-
-
-@inlined
-def mixed_hash(hashes, owner, trace_block, engine):
-    """Return a trace block's hash, scattered: hashes may be numbers in a row, and offsets would meet them."""
-    return mix(hashes[(owner.prefix_start + trace_block) & engine.hash_mask])
-
-
-@inlined
-def shared_key(mixed, owner, trace_block, end):
-    """Return the key of the block that ends at token `end` in this trace block."""
+    size = engine.block_size
+    end = (block + 1) * size
+    if end > owner.prefix_tokens:
+        own = mix(np.uint64(request) + np.uint64(0x632BE59BD9B4E019))
+        return own, np.int64(block), np.int64(1), np.int64(block), np.int64(1 << 40)
+    trace_block = (end - 1) // owner.prefix_block_tokens
+    # Hashes may be numbers in a row, and offsets would meet them: scatter.
+    mixed = mix(hashes[(owner.prefix_start + trace_block) & engine.hash_mask])
     offset = end - trace_block * owner.prefix_block_tokens
-    return mix(mixed + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
+    last = min(owner.prefix_block_tokens - offset, owner.prefix_tokens - end)
+    return mixed, np.int64(offset), np.int64(size), np.int64(offset // size), np.int64(last // size + 1)
 
 
 @inlined
-def find(blocks, index, wanted, engine):
+def name(stem, offset):
+    """Return the key of the block at this offset of a stem."""
+    return mix(stem + np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15))
+
+
+@inlined
+def home(stem, rank, engine):
+    """Return the chain in which a block is kept.
+
+    Chains of blocks that follow each other lie side by side: a prompt is looked up, registered and evicted along
+    the table, not across it, which is most of the cost of long prompts.
+    """
+    return np.int64((stem + np.uint64(rank)) & np.uint64(engine.index_mask))
+
+
+@inlined
+def find(blocks, keys, index, wanted, home):
     """Return the block registered first under a key, or NONE."""
-    block = index[np.int64(wanted & np.uint64(engine.index_mask))]
-    while block != NONE and blocks[block].key != wanted:
-        block = blocks[block].chain_later
+    block = index[home]
+    while block != NONE and keys[block] != wanted:
+        block = blocks[CHAIN_LATER, block]
     return block
 
 
 @inlined
-def put(blocks, index, block, new_key, engine):
+def put(blocks, keys, index, block, new_key, home, engine):
     """Register a block that one request holds, behind all others of its chain."""
-    home = np.int64(new_key & np.uint64(engine.index_mask))
-    this = blocks[block]
-    this.key = new_key
-    this.home = home
-    this.refs = 1
-    this.chain_later = NONE
-    last = NONE
-    known = False
+    keys[block] = new_key
+    blocks[HOME, block] = home
+    blocks[REFS, block] = 1
+    blocks[CHAIN_LATER, block] = NONE
     other = index[home]
-    while other != NONE:
-        known = known or blocks[other].key == new_key
-        last = other
-        other = blocks[other].chain_later
-    this.chain_earlier = last
-    if last == NONE:
+    known = False
+    if other == NONE:
         index[home] = block
     else:
-        blocks[last].chain_later = block
+        last = other
+        while other != NONE:
+            known = known or keys[other] == new_key
+            last = other
+            other = blocks[CHAIN_LATER, other]
+        blocks[CHAIN_LATER, last] = block
     if not known:
         engine.cached_blocks += 1
     if new_key == engine.watch_key:
@@ -97,17 +100,18 @@ def put(blocks, index, block, new_key, engine):
 
 
 @inlined
-def drop(blocks, index, block, engine):
+def drop(blocks, keys, index, block, engine):
     """Forget the key of a block."""
-    this = blocks[block]
-    home = this.home
-    if this.watch == engine.watch:
+    if blocks[WATCH, block] == engine.watch:
         engine.watch_stale = 1
-    if this.chain_earlier == NONE:
-        index[home] = this.chain_later
+    home = blocks[HOME, block]
+    later = blocks[CHAIN_LATER, block]
+    other = index[home]
+    if other == block:
+        index[home] = later
     else:
-        blocks[this.chain_earlier].chain_later = this.chain_later
-    if this.chain_later != NONE:
-        blocks[this.chain_later].chain_earlier = this.chain_earlier
-    if find(blocks, index, this.key, engine) == NONE:
+        while blocks[CHAIN_LATER, other] != block:
+            other = blocks[CHAIN_LATER, other]
+        blocks[CHAIN_LATER, other] = later
+    if find(blocks, keys, index, keys[block], home) == NONE:
         engine.cached_blocks -= 1

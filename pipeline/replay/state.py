@@ -102,6 +102,7 @@ class State:
     slots: Any = field(init=False)
     tables: Any = field(init=False)
     blocks: Any = field(init=False)
+    keys: Any = field(init=False)
     index: Any = field(init=False)
     idle: Any = field(init=False)
     phases: Any = field(init=False)
@@ -128,10 +129,11 @@ class State:
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
         # Rows that begin a power of two apart would all fall into the same few sets of the cache.
         self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
-        self.blocks = layout.records(layout.BLOCK, n, s.num_gpu_blocks)
+        self.blocks = np.zeros((n, layout.BLOCK_FIELDS, s.num_gpu_blocks), np.int32)
+        self.keys = np.zeros((n, s.num_gpu_blocks), np.uint64)
         self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
         for replica in range(n):
-            block_pool.fill(self.blocks[replica], self.idle[replica])
+            block_pool.fill(self.idle[replica], s.num_gpu_blocks)
         self.index = np.full((n, _power_of_two(2 * s.num_gpu_blocks)), NONE, np.int32)
         self.phases = layout.records(layout.GROUP, n, s.block_size)
         self.phases.head[:] = NONE
@@ -209,6 +211,7 @@ class State:
             self.slots,
             self.tables,
             self.blocks,
+            self.keys,
             self.index,
             self.idle,
             self.phases,

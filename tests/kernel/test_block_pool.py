@@ -22,11 +22,11 @@ def release(world: World, slot: int, held: int, keyed: int = 0, listed: int = 0)
 
 
 def put(world: World, block: int, key: int) -> None:
-    world.call(prefix_index.put, block=block, new_key=np.uint64(key))
+    world.call(prefix_index.put, block=block, new_key=np.uint64(key), home=key % len(world.index))
 
 
 def find(world: World, key: int) -> int:
-    return world.call(prefix_index.find, wanted=np.uint64(key))
+    return world.call(prefix_index.find, wanted=np.uint64(key), home=key % len(world.index))
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ def world():
 
 
 def put(world, block, key):
-    world.call(prefix_index.put, block=block, new_key=np.uint64(key))
+    world.call(prefix_index.put, block=block, new_key=np.uint64(key), home=key % len(world.index))
 
 
 def find(world, key):
-    return world.call(prefix_index.find, wanted=np.uint64(key))
+    return world.call(prefix_index.find, wanted=np.uint64(key), home=key % len(world.index))
 
 
 def drop(world, block):
@@ -29,7 +29,8 @@ def key(world, request, block, hashes=(), prefix_tokens=0, block_tokens=1):
     owner = world.requests[0]
     owner.prefix_start, owner.prefix_tokens, owner.prefix_block_tokens = 0, prefix_tokens, block_tokens
     world.hashes[: len(hashes)] = np.array(hashes, np.uint64)
-    return int(world.call(prefix_index.key, owner=owner, request=request, block=block))
+    stem, offset, *_ = world.call(prefix_index.stem, owner=owner, request=request, block=block)
+    return int(prefix_index.name(np.uint64(stem), offset))
 
 
 def test_mixing_is_that_of_splitmix64():

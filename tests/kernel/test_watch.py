@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.kernel import admission, block_pool, prefix_index, wait_queue
-from pipeline.kernel.layout import NONE
+from pipeline.kernel.layout import NONE, REFS
 from tests.kernel.world import World
 
 BLOCK = 4
@@ -24,11 +24,15 @@ def text_world(prompts=(25,), **settings):
 
 
 def key(world, block):
-    return np.uint64(world.call(prefix_index.key, owner=world.requests[0], request=0, block=block))
+    """Return the key of a block and the chain in which it is kept."""
+    stem, offset, _, rank, _ = world.call(prefix_index.stem, owner=world.requests[0], request=0, block=block)
+    name = np.uint64(prefix_index.name(np.uint64(stem), offset))
+    return {"key": name, "home": prefix_index.home(np.uint64(stem), rank, world.engine)}
 
 
 def find(world, block):
-    return int(world.call(prefix_index.find, wanted=key(world, block)))
+    name = key(world, block)
+    return int(world.call(prefix_index.find, wanted=name["key"], home=name["home"]))
 
 
 def cached(world, row=0):
@@ -51,7 +55,7 @@ def watch(world, row=0):
 def start(world, slot, count):
     """Let a request compute so many blocks of the text, less what it hits; return whether there is room."""
     hits = cached(world)[:count]
-    idle_hits = sum(world.blocks[block].refs == 0 for block in hits)
+    idle_hits = sum(world.blocks[REFS, block] == 0 for block in hits)
     if count - len(hits) > world.engine.free_blocks - idle_hits:
         return False
     for place, block in enumerate(hits):
@@ -59,7 +63,8 @@ def start(world, slot, count):
         world.tables[slot, place] = block
     world.call(block_pool.take, slot=slot, held=len(hits), count=count - len(hits))
     for block in range(len(hits), count):
-        world.call(prefix_index.put, block=world.tables[slot, block], new_key=key(world, block))
+        name = key(world, block)
+        world.call(prefix_index.put, block=world.tables[slot, block], new_key=name["key"], home=name["home"])
     return True
 
 
@@ -86,7 +91,7 @@ def test_a_watch_holds_what_a_look_up_would_find_or_knows_that_it_may_not(moves)
         if not world.engine.watch_stale:
             hits = cached(world)
             assert world.tables[-1, : world.engine.watch_hits].tolist() == hits
-            assert world.engine.watch_idle == sum(world.blocks[block].refs == 0 for block in hits)
+            assert world.engine.watch_idle == sum(world.blocks[REFS, block] == 0 for block in hits)
 
 
 def test_a_watch_is_not_disturbed_by_what_does_not_concern_it():
@@ -112,7 +117,7 @@ def test_blocks_of_an_earlier_watch_do_not_count():
     assert (world.engine.watched_row, world.engine.watch_hits) == (1, 2)
     start(world, 1, 2)
     leave(world, 0, 3)
-    assert world.blocks[find(world, 2)].refs == 0
+    assert world.blocks[REFS, find(world, 2)] == 0
     assert not world.engine.watch_stale
 
 
