@@ -76,7 +76,10 @@ def run(
             before = engine.steps_used
             until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
             until_ns = engine.horizon_ns if until_ns == NONE else min(until_ns, engine.horizon_ns)
-            shortcut.coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns)
+            shortcut.coast(
+                hashes, slots, tables, blocks, keys, index, idle, phases, calendar, flights, steps, g_ns, cost, engine,
+                until_ns,
+            )  # fmt: skip
             if engine.steps_used > before:
                 continue
         step = steps[engine.steps_used]

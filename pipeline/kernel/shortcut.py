@@ -13,9 +13,9 @@ chunk at the same token. In every other case (budget or blocks short, a prefill 
 requests that the last step passed over) `plan` answers no before changing anything, and `batch_plan`
 makes the visits.
 
-`coast` goes on from there: as long as nobody arrives, waits, computes a prompt, needs or completes a block
-or ends, the next step is the last one with every context one token longer. It writes such steps one after
-the other; the first tick at which the groupings name somebody goes back to the loop.
+`coast` goes on from there: as long as nobody arrives, waits, computes a prompt or ends, the next step is the
+last one with every context one token longer, and blocks for those whom the tick names. It writes such steps
+one after the other, and goes back to the loop for everything else.
 """
 
 from pipeline.kernel import batch_plan, block_pool, commit, seats, step_time
@@ -50,62 +50,91 @@ def plan(requests, hashes, slots, tables, blocks, keys, index, idle, phases, pro
 
 
 @inlined
-def coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns):
-    """Write steps in which nothing happens but decoding, before `until_ns`; there may be none."""
+def coast(
+    hashes, slots, tables, blocks, keys, index, idle, phases, calendar, flights, steps, g_ns, cost, engine, until_ns
+):  # fmt: skip
+    """Write steps in which everybody decodes and nobody ends, before `until_ns`; there may be none."""
     decoding = engine.decoding
+    if decoding > engine.max_num_batched_tokens or _awaits_collection(flights, engine):
+        return
+    # A row takes a few dozen instructions if clock and counts need not go through memory.
+    now_ns, gpu_free_ns, in_flight = engine.now_ns, engine.gpu_free_ns, engine.in_flight
+    ticks, phase, number, row = engine.ticks, engine.phase, engine.steps, engine.steps_used
+    contexts = engine.origin_sum + decoding * (ticks + 1)
     fixed_ns = step_time.batch_ns(decoding, decoding, False, g_ns, cost)
-    while (
-        engine.now_ns < until_ns
-        and engine.steps_used < len(steps)
-        and engine.steps + 1 != engine.max_steps
-        and not engine.collect_due
-        and _is_quiet(phases, calendar, engine)
-        and (engine.in_flight == 0 or flights[(engine.steps - 1) & 1].collect == NONE)
-    ):
-        step = steps[engine.steps_used]
-        contexts = engine.origin_sum + decoding * (engine.ticks + 1)
-        step_ns = fixed_ns + step_time.decode_ns(decoding, contexts, cost)
-        step.step = engine.steps
-        step.scheduled_ns = engine.now_ns
-        step.start_ns = max(engine.now_ns, engine.gpu_free_ns)
-        step.duration_ns = step_time.whole_ns(step_ns, decoding, contexts, cost)
-        step.context_tokens = contexts
-        step.decode_context_tokens = contexts
-        step.prefill_area2 = 0
-        step.running = decoding
-        step.waiting = 0
-        step.scheduled = decoding
-        step.sampled = decoding
-        step.prefill_tokens = 0
-        step.decode_tokens = decoding
-        step.admitted = 0
-        step.resumed = 0
-        step.preempted = 0
-        step.hit_tokens = 0
-        step.free_blocks = engine.free_blocks
-        step.cached_blocks = engine.cached_blocks
+    while now_ns < until_ns and row < len(steps) and number + 1 != engine.max_steps:
+        if calendar[ticks & engine.calendar_mask] != NONE or not _blocks_suffice(phases, phase, engine):
+            break
+        step = steps[row]
         step.evicted_blocks = 0
         step.new_blocks = 0
         step.new_blocks_crc = 0
-        engine.gpu_free_ns = step.start_ns + step.duration_ns
-        commit.begin(flights, engine.gpu_free_ns, engine)
-        commit.count(engine)
-        engine.busy_steps += 1
-        if engine.in_flight == engine.depth:
-            end_ns = flights[(engine.steps - engine.in_flight) & 1].end_ns
-            engine.collect_due = end_ns > engine.horizon_ns
-            if not engine.collect_due:
-                engine.in_flight -= 1
-                engine.now_ns = max(engine.now_ns, end_ns)
+        slot = phases[phase].head
+        while slot != NONE:
+            _next_block(slots, tables, blocks, keys, index, idle, hashes, slot, engine, step)
+            slot = slots[slot].group_later
+        start_ns = max(now_ns, gpu_free_ns)
+        step_ns = fixed_ns + step_time.decode_ns(decoding, contexts, cost)
+        duration_ns = step_time.whole_ns(step_ns, decoding, contexts, cost)
+        _write(step, number, now_ns, start_ns, duration_ns, contexts, decoding, engine)
+        gpu_free_ns = start_ns + duration_ns
+        flights[number & 1].end_ns = gpu_free_ns
+        flights[number & 1].collect = NONE
+        ticks += 1
+        phase = 0 if phase + 1 == engine.block_size else phase + 1
+        contexts += decoding
+        number += 1
+        row += 1
+        in_flight += 1
+        if in_flight == engine.depth:
+            end_ns = flights[(number - in_flight) & 1].end_ns
+            if end_ns > engine.horizon_ns:
+                engine.collect_due = 1
+                break
+            in_flight -= 1
+            now_ns = max(now_ns, end_ns)
+    engine.busy_steps += number - engine.steps
+    engine.now_ns, engine.gpu_free_ns, engine.in_flight = now_ns, gpu_free_ns, in_flight
+    engine.ticks, engine.phase, engine.steps, engine.steps_used = ticks, phase, number, row
 
 
 @inlined
-def _is_quiet(phases, calendar, engine):
-    if phases[engine.phase].count > 0 or calendar[engine.ticks & engine.calendar_mask] != NONE:
-        return False
-    if not engine.prefix_caching or engine.depth == 2:
-        return True
-    return phases[0 if engine.phase + 1 == engine.block_size else engine.phase + 1].count == 0
+def _awaits_collection(flights, engine):
+    return engine.in_flight > 0 and flights[(engine.steps - 1) & 1].collect != NONE
+
+
+@inlined
+def _blocks_suffice(phases, phase, engine):
+    """Return whether all who need a block now can have one; no where one that is being filled is to be named."""
+    needed = phases[phase].count
+    if engine.prefix_caching and engine.depth == 1:
+        filling = phases[0 if phase + 1 == engine.block_size else phase + 1].count
+        return needed == 0 and filling == 0
+    return needed <= engine.free_blocks
+
+
+@inlined
+def _write(step, number, now_ns, start_ns, duration_ns, contexts, decoding, engine):
+    """Fill the row of a step in which all decode, but for what concerns new blocks."""
+    step.step = number
+    step.scheduled_ns = now_ns
+    step.start_ns = start_ns
+    step.duration_ns = duration_ns
+    step.context_tokens = contexts
+    step.decode_context_tokens = contexts
+    step.prefill_area2 = 0
+    step.running = decoding
+    step.waiting = 0
+    step.scheduled = decoding
+    step.sampled = decoding
+    step.prefill_tokens = 0
+    step.decode_tokens = decoding
+    step.admitted = 0
+    step.resumed = 0
+    step.preempted = 0
+    step.hit_tokens = 0
+    step.free_blocks = engine.free_blocks
+    step.cached_blocks = engine.cached_blocks
 
 
 @inlined
