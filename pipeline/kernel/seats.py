@@ -51,10 +51,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, blocks, idle, slot, engine):
+def leave(slots, tables, cached, idle, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
-    block_pool.release(blocks, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
+    block_pool.release(cached, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:
         engine.running_head = this.later
@@ -91,39 +91,34 @@ def blocks_short(this, tokens, engine):
 
 
 @inlined
-def extend(slots, tables, blocks, keys, index, idle, slot, tokens, engine, step):
+def extend(slots, tables, cached, runs, index, idle, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
     more = blocks_short(this, tokens, engine)
     if more > 0:
-        block_pool.take(blocks, keys, index, idle, tables, slot, this.blocks, more, engine, step)
+        block_pool.take(cached, runs, index, idle, tables, slot, this.blocks, more, engine, step)
         this.blocks += more
 
 
 @inlined
-def register(slots, tables, blocks, keys, index, hashes, slot, full, engine):
+def register(slots, tables, cached, runs, index, hashes, slot, full, engine):
     """Put the first `full` blocks of a request into the prefix index, where they are not yet."""
     this = slots[slot]
     if full <= this.keyed or not engine.prefix_caching:
         return
-    _put(slots, tables, blocks, keys, index, hashes, slot, this.keyed, min(full, this.listed), engine)
+    _put(slots, tables, cached, runs, index, hashes, slot, this.keyed, min(full, this.listed), engine)
     engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
     this.keyed = full
 
 
 @inlined
-def _put(slots, tables, blocks, keys, index, hashes, slot, first, end, engine):
-    """Put blocks `first` to `end` of a request into the prefix index, one stem of names after the other."""
+def _put(slots, tables, cached, runs, index, hashes, slot, first, end, engine):
+    """List blocks `first` to `end` of a request in the prefix index, one run after the other."""
     this = slots[slot]
     while first < end:
-        stem, offset, stride, rank, count = prefix_index.stem(hashes, this, this.request, first, engine)
-        for block in range(first, min(first + count, end)):
-            new_key = prefix_index.name(stem, offset)
-            prefix_index.put(
-                blocks, keys, index, tables[slot, block], new_key, prefix_index.home(stem, rank, engine), engine
-            )
-            offset += stride
-            rank += 1
+        key, place, count = prefix_index.stretch(hashes, this, this.request, first, engine)
+        count = min(count, end - first)
+        prefix_index.put(cached, runs, index, tables, slot, first, count, key, place, engine)
         first += count
 
 
@@ -134,11 +129,11 @@ def full_blocks(tokens, engine):
 
 
 @inlined
-def list_blocks(slots, tables, blocks, keys, index, hashes, slot, engine):
+def list_blocks(slots, tables, cached, runs, index, hashes, slot, engine):
     """Put into the prefix index what only this request can find: it is about to be preempted."""
     this = slots[slot]
     engine.cached_blocks -= max(0, this.keyed - this.listed)
-    _put(slots, tables, blocks, keys, index, hashes, slot, this.listed, this.keyed, engine)
+    _put(slots, tables, cached, runs, index, hashes, slot, this.listed, this.keyed, engine)
     this.listed = ALL_BLOCKS
 
 

@@ -24,7 +24,7 @@ from pipeline.kernel.layout import NONE
 
 
 @inlined
-def plan(requests, hashes, slots, tables, blocks, keys, index, idle, phases, promoted, cost, engine, step):
+def plan(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step):
     """Plan the running requests if all of them get what they want; return whether that was so."""
     if engine.fresh > 0:
         return False
@@ -38,7 +38,7 @@ def plan(requests, hashes, slots, tables, blocks, keys, index, idle, phases, pro
     elif phases[engine.phase].count > engine.free_blocks:
         return False
     engine.budget = engine.max_num_batched_tokens
-    _visit(requests, hashes, slots, tables, blocks, keys, index, idle, phases, promoted, cost, engine, step)
+    _visit(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step)
     engine.budget = budget
     decode_contexts = engine.origin_sum + engine.decoding * (engine.ticks + 1)
     step.scheduled += engine.decoding
@@ -51,7 +51,7 @@ def plan(requests, hashes, slots, tables, blocks, keys, index, idle, phases, pro
 
 @inlined
 def coast(
-    hashes, slots, tables, blocks, keys, index, idle, phases, calendar, flights, steps, g_ns, cost, engine, until_ns
+    hashes, slots, tables, cached, runs, index, idle, phases, calendar, flights, steps, g_ns, cost, engine, until_ns
 ):  # fmt: skip
     """Write steps in which everybody decodes and nobody ends, before `until_ns`; there may be none."""
     decoding = engine.decoding
@@ -71,7 +71,7 @@ def coast(
         step.new_blocks_crc = 0
         slot = phases[phase].head
         while slot != NONE:
-            _next_block(slots, tables, blocks, keys, index, idle, hashes, slot, engine, step)
+            _next_block(slots, tables, cached, runs, index, idle, hashes, slot, engine, step)
             slot = slots[slot].group_later
         start_ns = max(now_ns, gpu_free_ns)
         step_ns = fixed_ns + step_time.decode_ns(decoding, contexts, cost)
@@ -156,7 +156,7 @@ def _prefills_fit(slots, budget, blocks_needed, engine):
 
 
 @inlined
-def _visit(requests, hashes, slots, tables, blocks, keys, index, idle, phases, promoted, cost, engine, step):
+def _visit(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step):
     """Serve those who take or complete a block, and the prefills, in order of admission."""
     full = phases[engine.phase].head
     filling = NONE
@@ -167,28 +167,28 @@ def _visit(requests, hashes, slots, tables, blocks, keys, index, idle, phases, p
     spare = engine.max_num_batched_tokens - engine.decoding
     while full != NONE or filling != NONE or prefill != NONE:
         if _first(slots, full, filling, prefill):
-            _next_block(slots, tables, blocks, keys, index, idle, hashes, full, engine, step)
+            _next_block(slots, tables, cached, runs, index, idle, hashes, full, engine, step)
             full = slots[full].group_later
         elif _first(slots, filling, full, prefill):
-            seats.register(slots, tables, blocks, keys, index, hashes, filling, slots[filling].blocks, engine)
+            seats.register(slots, tables, cached, runs, index, hashes, filling, slots[filling].blocks, engine)
             filling = slots[filling].group_later
         else:
             slot, prefill = prefill, slots[prefill].group_later
             spare -= _serve_prefill(
-                requests, hashes, slots, tables, blocks, keys, index, idle, promoted, slot, spare, cost, engine, step
+                requests, hashes, slots, tables, cached, runs, index, idle, promoted, slot, spare, cost, engine, step
             )
 
 
 @inlined
-def _next_block(slots, tables, blocks, keys, index, idle, hashes, slot, engine, step):
+def _next_block(slots, tables, cached, runs, index, idle, hashes, slot, engine, step):
     """Give a decoding request whose blocks are all full one more; the full ones have names now."""
     this = slots[slot]
     full = this.blocks
-    block_pool.take(blocks, keys, index, idle, tables, slot, full, 1, engine, step)
+    block_pool.take(cached, runs, index, idle, tables, slot, full, 1, engine, step)
     this.blocks = full + 1
     if engine.block_size == 1 and engine.depth == 1:
         full += 1  # that one token fills the new block as well
-    seats.register(slots, tables, blocks, keys, index, hashes, slot, full, engine)
+    seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
 
 
 @inlined
@@ -201,16 +201,16 @@ def _first(slots, slot, other, another):
 
 @inlined
 def _serve_prefill(
-    requests, hashes, slots, tables, blocks, keys, index, idle, promoted, slot, spare, cost, engine, step
+    requests, hashes, slots, tables, cached, runs, index, idle, promoted, slot, spare, cost, engine, step
 ):
     this = slots[slot]
     new_tokens = batch_plan.wanted_prefill(this, spare, engine)
     if new_tokens == 0:
         return 0
     computed_tokens = this.computed_tokens
-    seats.extend(slots, tables, blocks, keys, index, idle, slot, computed_tokens + new_tokens, engine, step)
+    seats.extend(slots, tables, cached, runs, index, idle, slot, computed_tokens + new_tokens, engine, step)
     full = seats.full_blocks(computed_tokens + new_tokens, engine)
-    seats.register(slots, tables, blocks, keys, index, hashes, slot, full, engine)
+    seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
     step_time.add_chunk(step, this.known_tokens, this.input_tokens, new_tokens, computed_tokens, cost, engine)
     engine.carried_prefill = 1
     commit.advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step)

@@ -101,8 +101,8 @@ class State:
     heap: Any = field(init=False)
     slots: Any = field(init=False)
     tables: Any = field(init=False)
-    blocks: Any = field(init=False)
-    keys: Any = field(init=False)
+    cached: Any = field(init=False)
+    runs: Any = field(init=False)
     index: Any = field(init=False)
     idle: Any = field(init=False)
     phases: Any = field(init=False)
@@ -129,8 +129,10 @@ class State:
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
         # Rows that begin a power of two apart would all fall into the same few sets of the cache.
         self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
-        self.blocks = np.zeros((n, layout.BLOCK_FIELDS, s.num_gpu_blocks), np.int32)
-        self.keys = np.zeros((n, s.num_gpu_blocks), np.uint64)
+        # Each run holds a block at least. Memory that is never used is never taken from the system.
+        self.cached = layout.records(layout.CACHED, n, s.num_gpu_blocks * layout.RUN_BLOCKS)
+        self.runs = layout.records(layout.RUN, n, s.num_gpu_blocks)
+        self.runs.later[:] = np.append(np.arange(1, s.num_gpu_blocks), NONE)
         self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
         for replica in range(n):
             block_pool.fill(self.idle[replica], s.num_gpu_blocks)
@@ -210,8 +212,8 @@ class State:
             self.heap,
             self.slots,
             self.tables,
-            self.blocks,
-            self.keys,
+            self.cached,
+            self.runs,
             self.index,
             self.idle,
             self.phases,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.kernel import admission, block_pool, prefix_index, wait_queue
-from pipeline.kernel.layout import NONE, REFS
+from pipeline.kernel.layout import NONE
 from tests.kernel.world import World
 
 BLOCK = 4
@@ -23,16 +23,14 @@ def text_world(prompts=(25,), **settings):
     return world
 
 
-def key(world, block):
-    """Return the key of a block and the chain in which it is kept."""
-    stem, offset, _, rank, _ = world.call(prefix_index.stem, owner=world.requests[0], request=0, block=block)
-    name = np.uint64(prefix_index.name(np.uint64(stem), offset))
-    return {"key": name, "home": prefix_index.home(np.uint64(stem), rank, world.engine)}
+def name(world, block):
+    """Return key and place of the run where a block of the text is listed."""
+    key, place, _ = world.call(prefix_index.stretch, owner=world.requests[0], request=0, block=block)
+    return {"key": key, "place": place}
 
 
 def find(world, block):
-    name = key(world, block)
-    return int(world.call(prefix_index.find, wanted=name["key"], home=name["home"]))
+    return world.listed(**name(world, block))
 
 
 def cached(world, row=0):
@@ -55,16 +53,15 @@ def watch(world, row=0):
 def start(world, slot, count):
     """Let a request compute so many blocks of the text, less what it hits; return whether there is room."""
     hits = cached(world)[:count]
-    idle_hits = sum(world.blocks[REFS, block] == 0 for block in hits)
+    idle_hits = sum(world.cached[number].refs == 0 for number in hits)
     if count - len(hits) > world.engine.free_blocks - idle_hits:
         return False
-    for place, block in enumerate(hits):
-        world.call(block_pool.share, block=block)
-        world.tables[slot, place] = block
+    for place, number in enumerate(hits):
+        world.call(block_pool.share, number=number)
+        world.tables[slot, place] = number
     world.call(block_pool.take, slot=slot, held=len(hits), count=count - len(hits))
     for block in range(len(hits), count):
-        name = key(world, block)
-        world.call(prefix_index.put, block=world.tables[slot, block], new_key=name["key"], home=name["home"])
+        world.list(slot, block, **name(world, block))
     return True
 
 
@@ -91,7 +88,7 @@ def test_a_watch_holds_what_a_look_up_would_find_or_knows_that_it_may_not(moves)
         if not world.engine.watch_stale:
             hits = cached(world)
             assert world.tables[-1, : world.engine.watch_hits].tolist() == hits
-            assert world.engine.watch_idle == sum(world.blocks[REFS, block] == 0 for block in hits)
+            assert world.engine.watch_idle == sum(world.cached[number].refs == 0 for number in hits)
 
 
 def test_a_watch_is_not_disturbed_by_what_does_not_concern_it():
@@ -117,7 +114,7 @@ def test_blocks_of_an_earlier_watch_do_not_count():
     assert (world.engine.watched_row, world.engine.watch_hits) == (1, 2)
     start(world, 1, 2)
     leave(world, 0, 3)
-    assert world.blocks[REFS, find(world, 2)] == 0
+    assert world.cached[find(world, 2)].refs == 0
     assert not world.engine.watch_stale
 
 
