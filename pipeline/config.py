@@ -214,6 +214,95 @@ class Report(_Section):
     time_zone: TimeZone = Field(default="UTC", description="time zone of clock times in answers and charts")
 
 
+class Prices(_Section):
+    """What is bought and what it costs; a value that is stated here replaces the published one."""
+
+    provider: Literal["azure", "google", "openai", "anthropic", "bedrock"] = Field(
+        default="azure", description="whose capacity: Azure PTU, Google GSU, OpenAI Scale Tier, Anthropic, Bedrock"
+    )
+    model: str | None = Field(default=None, description="model that serves the traffic, as `servecast prices` lists it")
+    deployment_type: Literal["global", "datazone", "regional"] = Field(
+        default="global", description="kind of deployment; minimum, step and price depend on it"
+    )
+    region: str | None = Field(default=None, description="region, named on the page; list prices are those of the type")
+    hours_per_month: Positive = Field(default=730.0, description="length of a month, hours")
+    tokens_per_minute_per_unit: Positive | None = Field(
+        default=None, description="weighted tokens a unit serves in a minute, as measured or agreed"
+    )
+    tokens_per_unit_month: Positive | None = Field(
+        default=None, description="the same for a whole month of hours_per_month; state one of the two"
+    )
+    output_tokens_per_minute_per_unit: Positive | None = Field(
+        default=None, description="output tokens of a unit where input and output are bought side by side"
+    )
+    weight_cached: AtLeastZero | None = Field(default=None, description="weight of a cached input token")
+    weight_cache_write: AtLeastZero | None = Field(
+        default=None, description="weight of an input token written to cache"
+    )
+    weight_output: AtLeastZero | None = Field(default=None, description="weight of an output token; plain input is 1")
+    minimum_units: Count | None = Field(default=None, description="fewest units that can be bought")
+    increment_units: Count | None = Field(default=None, description="step in which units are bought")
+    usd_per_1m_input: AtLeastZero | None = Field(
+        default=None, description="pay-as-you-go, plain input, USD per million"
+    )
+    usd_per_1m_cached_input: AtLeastZero | None = Field(
+        default=None, description="pay-as-you-go, cached input, USD per million"
+    )
+    usd_per_1m_cache_write: AtLeastZero | None = Field(
+        default=None, description="pay-as-you-go, input written to cache, USD per million"
+    )
+    usd_per_1m_output: AtLeastZero | None = Field(default=None, description="pay-as-you-go, output, USD per million")
+    usd_per_unit_hour: Positive | None = Field(default=None, description="a unit by the hour, USD")
+    usd_per_unit_month: Positive | None = Field(default=None, description="a unit committed for a month, USD per month")
+    usd_per_unit_month_1_year: Positive | None = Field(
+        default=None, description="a unit committed for a year, USD per month"
+    )
+    bucket_s: Positive = Field(
+        default=60.0, description="depth of Azure's bucket, seconds at full rate; not published, 60 is assumed"
+    )
+    window_s: Positive | None = Field(
+        default=None, description="Google's quota window; none: 120, 30 or 5 s by the number of units"
+    )
+    window_phase_s: AtLeastZero = Field(default=0.0, description="where in the log the first window begins, seconds")
+    max_tokens_policy: Literal["logged", "rolling_mean", "fixed"] = Field(
+        default="logged",
+        description="output counted at admission. logged: the request's max_tokens, rolling_mean where it states none; "
+        "rolling_mean: mean output of the last 1000 requests; fixed: fixed_max_tokens for all",
+    )
+    fixed_max_tokens: Count | None = Field(
+        default=None, description="output counted at admission under `fixed`, tokens"
+    )
+    overflow: Literal["spill", "refuse"] = Field(
+        default="spill", description="a refused request. spill: goes to pay-as-you-go; refuse: its client may retry"
+    )
+    retry: Literal["none", "retry_after", "exponential"] = Field(
+        default="none", description="what a refused client does; exponential: after 1, 2, 4, ... s, at most 60"
+    )
+    max_retries: Annotated[int, Field(ge=0, le=100)] = Field(default=5, description="attempts after the first")
+    spill_cached_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.0, description="share of cached input that is cached on the pay-as-you-go side too; 0 is assumed"
+    )
+    spill_delay_ms: AtLeastZero = Field(default=50.0, description="time a spilled request loses, milliseconds; assumed")
+    output_tokens_per_s: Positive | None = Field(
+        default=None, description="speed of an answer where the log has no times; none: the published target, else 50"
+    )
+    monthly_survival: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.98, description="chance that the need lasts another month, for yearly terms; assumed"
+    )
+    gpu_provider: str | None = Field(default=None, description="whose GPU-hours, as `servecast prices gpu` lists them")
+    usd_per_gpu_hour: Positive | None = Field(default=None, description="own GPUs, by the hour, USD")
+    usd_per_gpu_hour_reserved: Positive | None = Field(default=None, description="own GPUs, reserved, USD per hour")
+    seed: Annotated[int, Field(ge=0)] = Field(default=0, description="seed of the resampling of days")
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> "Prices":
+        if self.tokens_per_minute_per_unit is not None and self.tokens_per_unit_month is not None:
+            raise ValueError("state prices.tokens_per_minute_per_unit or prices.tokens_per_unit_month, not both")
+        if self.max_tokens_policy == "fixed" and self.fixed_max_tokens is None:
+            raise ValueError("prices.max_tokens_policy = fixed needs prices.fixed_max_tokens")
+        return self
+
+
 class Config(_Section):
     """All settings of one replay. Build it with `load` or `from_dict`, which explain what is wrong."""
 
@@ -223,10 +312,13 @@ class Config(_Section):
     fleet: Fleet = Fleet()
     slo: Slo = Slo()
     report: Report = Report()
+    prices: Prices = Prices()
     unmodelled: tuple[str, ...] = Field(default=(), description="engine arguments that were given and are not modelled")
 
 
-SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report")
+SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report", "prices")
+# Prices decide nothing in a replay, so they are no part of a run and of its digest.
+_RUN_SECTIONS = SECTIONS[:-1]
 
 
 def check_batch_limits(batched_tokens: int, seqs: int | None, model_len: int | None, chunked_prefill: bool) -> None:
@@ -276,8 +368,8 @@ def from_dict(sections: Mapping[str, Any], unmodelled: Iterable[str] = ()) -> Co
 
 
 def to_dict(config: Config) -> dict[str, Any]:
-    """Return plain sections with every default spelled out; each slo class shows all its targets."""
-    sections: dict[str, Any] = {name: getattr(config, name).model_dump() for name in SECTIONS}
+    """Return the plain sections of a replay with every default spelled out; each slo class shows all its targets."""
+    sections: dict[str, Any] = {name: getattr(config, name).model_dump() for name in _RUN_SECTIONS}
     names = sorted(sections["slo"].pop("classes"))
     sections["slo"] |= {name: config.slo.targets(name).model_dump() for name in names}
     return sections

@@ -1,0 +1,255 @@
+"""Admission, request by request: Azure's leaky bucket, and budgets per window (Google, Scale Tier, Priority).
+
+Time is int64 microseconds, tokens are whole multiples of a small fraction of a weighted token, so no comparison is
+rounded. Corrections and retries wait in binary heaps; every array is allocated outside. An event at the moment of an
+arrival comes before it, so that capacity given back is there for it. What goes on from one batch of requests to the
+next stands in `state`; retries name rows of the batch, so with them a batch is the whole log.
+
+Rules and what is assumed where the vendor is silent: capacity/README.md.
+"""
+
+import numpy as np
+from numba import njit
+
+# What is counted, in the order of the counters.
+ACCEPTED, SPILLED, REFUSED, THROTTLED, RETRY_US, SPILLED_WEIGHTED, SPILLED_RAW, COUNTERS = range(8)
+NEVER = np.iinfo(np.int64).max
+NO_RETRY, RETRY_AFTER, EXPONENTIAL = 0, 1, 2
+_SECOND_US = 1_000_000
+
+# A refused client that tries again.
+# Cells of `state`: level (leak) or what is left (windows), its moment or window, the second budget, corrections due.
+LEVEL, AT, SECOND, DUE, STATE = range(5)
+RETRY = np.dtype([("time_us", np.int64), ("row", np.int64), ("attempt", np.int64)], align=True)
+
+
+@njit(cache=True)
+def leak(
+    arrival_us, duration_us, estimate, actual, raw, served, drain, depth, retry, max_retries, spill,
+    state, due_us, due_change, due_second, retries, minutes, decision, level, wait_ms, counters,
+):  # fmt: skip
+    """Send requests through one leaky bucket.
+
+    drain, depth : units of `estimate` per microsecond, and in all
+    retry, max_retries, spill : what happens to a refused one; a spilled one is not tried again
+    state        : int64[STATE], zeros at the beginning
+    due_us, due_change, due_second : heap of corrections, int64[those due before + requests]
+    retries      : heap of RETRY, [requests]
+    minutes      : int64[minutes], receives what accepted requests count, by minute of admission
+    decision     : int8[requests]: 1 accepted, 2 spilled, 0 refused
+    level, wait_ms : empty, or one cell per request: the level just before the last attempt; the wait it was told,
+        milliseconds
+    counters     : int64[COUNTERS]
+    """
+    used, now_us, due = state[LEVEL], state[AT], state[DUE]
+    waiting = 0
+    row = 0
+    count = len(arrival_us)
+    while row < count or waiting > 0:
+        attempt = 0
+        time_us = arrival_us[row] if row < count else NEVER
+        this = row
+        if waiting > 0 and retries[0].time_us <= time_us:
+            time_us, this, attempt = retries[0].time_us, retries[0].row, retries[0].attempt
+        while due > 0 and due_us[0] <= time_us:
+            used = max(0, max(0, used - drain * (due_us[0] - now_us)) + due_change[0])
+            now_us = due_us[0]
+            due = _pop(due_us, due_change, due_second, due)
+        used = max(0, used - drain * (time_us - now_us))
+        now_us = time_us
+        if attempt > 0:
+            waiting = _pop_retry(retries, waiting)
+        else:
+            row += 1
+        told_ms = 0
+        if used < depth and served[this]:
+            outcome = 1
+            counters[ACCEPTED] += 1
+            counters[RETRY_US] += time_us - arrival_us[this]
+            change = actual[this] - estimate[this]
+            due = _push(due_us, due_change, due_second, due, time_us + duration_us[this], change, 0)
+            _book(minutes, time_us, actual[this])
+        else:
+            outcome = 2 if spill else 0
+            if served[this]:
+                counters[THROTTLED] += 1
+                told_ms = -((depth - used) // (drain * 1000))
+            if not spill and served[this] and retry != NO_RETRY and attempt < max_retries:
+                pause_us = told_ms * 1000
+                if retry == EXPONENTIAL:
+                    pause_us = min(60, 1 << min(attempt, 6)) * _SECOND_US
+                waiting = _push_retry(retries, waiting, time_us + max(pause_us, 1), this, attempt + 1)
+                outcome = -1
+        if outcome == 2 or outcome == 0:
+            counters[SPILLED if spill else REFUSED] += 1
+            counters[RETRY_US] += time_us - arrival_us[this]
+            counters[SPILLED_WEIGHTED] += actual[this]
+            counters[SPILLED_RAW] += raw[this]
+        decision[this] = max(outcome, 0)
+        if len(level) > 0:
+            level[this], wait_ms[this] = used, told_ms
+        if outcome == 1:
+            used += estimate[this]
+    state[LEVEL], state[AT], state[DUE] = used, now_us, due
+
+
+@njit(cache=True)
+def windows(
+    arrival_us, duration_us, estimate, actual, second_estimate, second_actual, raw, served, quota, second_quota,
+    window_us, phase_us, retry, max_retries, spill, state, due_us, due_change, due_second, retries, minutes, decision,
+    level, wait_ms, counters,
+):  # fmt: skip
+    """Send requests through budgets that are whole again in every window; arguments as for `leak`.
+
+    quota, second_quota : what a window has; the second counts only where `second_estimate` is not empty
+    state : int64[STATE]; AT is -1 at the beginning
+    due_us, due_change, due_second : heap of corrections: what a request was estimated too high or too low is given
+        back to, or taken from, the window in which it ends; a window never has more than its quota
+    level               : what is left of the first budget just before the last attempt
+    """
+    left, window, second_left, due = state[LEVEL], state[AT], state[SECOND], state[DUE]
+    two = len(second_estimate) > 0
+    waiting = 0
+    row = 0
+    count = len(arrival_us)
+    while row < count or waiting > 0:
+        attempt = 0
+        time_us = arrival_us[row] if row < count else NEVER
+        this = row
+        if waiting > 0 and retries[0].time_us <= time_us:
+            time_us, this, attempt = retries[0].time_us, retries[0].row, retries[0].attempt
+        while due > 0 and due_us[0] <= time_us:
+            if (due_us[0] - phase_us) // window_us != window:
+                window = (due_us[0] - phase_us) // window_us
+                left, second_left = quota, second_quota
+            left = min(quota, left + due_change[0])
+            second_left = min(second_quota, second_left + due_second[0])
+            due = _pop(due_us, due_change, due_second, due)
+        if (time_us - phase_us) // window_us != window:
+            window = (time_us - phase_us) // window_us
+            left, second_left = quota, second_quota
+        if attempt > 0:
+            waiting = _pop_retry(retries, waiting)
+        else:
+            row += 1
+        fits = estimate[this] <= left and (not two or second_estimate[this] <= second_left)
+        before = left
+        told_ms = 0
+        if fits and served[this]:
+            outcome = 1
+            counters[ACCEPTED] += 1
+            counters[RETRY_US] += time_us - arrival_us[this]
+            left -= estimate[this]
+            second_change = 0
+            if two:
+                second_left -= second_estimate[this]
+                second_change = second_estimate[this] - second_actual[this]
+            change = estimate[this] - actual[this]
+            due = _push(due_us, due_change, due_second, due, time_us + duration_us[this], change, second_change)
+            _book(minutes, time_us, actual[this])
+        else:
+            outcome = 2 if spill else 0
+            if served[this]:
+                counters[THROTTLED] += 1
+                next_us = (window + 1) * window_us + phase_us
+                told_ms = -((time_us - next_us) // 1000)
+            if not spill and served[this] and retry != NO_RETRY and attempt < max_retries:
+                pause_us = told_ms * 1000
+                if retry == EXPONENTIAL:
+                    pause_us = min(60, 1 << min(attempt, 6)) * _SECOND_US
+                waiting = _push_retry(retries, waiting, time_us + max(pause_us, 1), this, attempt + 1)
+                outcome = -1
+        if outcome == 2 or outcome == 0:
+            counters[SPILLED if spill else REFUSED] += 1
+            counters[RETRY_US] += time_us - arrival_us[this]
+            counters[SPILLED_WEIGHTED] += actual[this]
+            counters[SPILLED_RAW] += raw[this]
+        decision[this] = max(outcome, 0)
+        if len(level) > 0:
+            level[this], wait_ms[this] = before, told_ms
+    state[LEVEL], state[AT], state[SECOND], state[DUE] = left, window, second_left, due
+
+
+@njit(cache=True)
+def _book(minutes, time_us, tokens):
+    if len(minutes) > 0:
+        minutes[min(time_us // (60 * _SECOND_US), len(minutes) - 1)] += tokens
+
+
+@njit(cache=True)
+def _push(times, values, seconds, size, time, value, second):
+    """Add an entry to a binary heap by time; return its new size."""
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if times[parent] <= time:
+            break
+        times[at], values[at], seconds[at] = times[parent], values[parent], seconds[parent]
+        at = parent
+    times[at], values[at], seconds[at] = time, value, second
+    return size + 1
+
+
+@njit(cache=True)
+def _pop(times, values, seconds, size):
+    """Remove the earliest entry; return the new size."""
+    size -= 1
+    time, value, second = times[size], values[size], seconds[size]
+    at = 0
+    child = 1
+    while child < size:
+        if child + 1 < size and times[child + 1] < times[child]:
+            child += 1
+        if time <= times[child]:
+            break
+        times[at], values[at], seconds[at] = times[child], values[child], seconds[child]
+        at = child
+        child = 2 * at + 1
+    times[at], values[at], seconds[at] = time, value, second
+    return size
+
+
+@njit(cache=True)
+def _before(one, other):
+    return one.time_us < other.time_us or (one.time_us == other.time_us and one.row < other.row)
+
+
+@njit(cache=True)
+def _push_retry(heap, size, time_us, row, attempt):
+    """Add a retry, by time and row; return the new size."""
+    new = heap[size]
+    new.time_us, new.row, new.attempt = time_us, row, attempt
+    at = size
+    while at > 0:
+        parent = (at - 1) >> 1
+        if not _before(heap[at], heap[parent]):
+            break
+        _swap(heap, at, parent)
+        at = parent
+    return size + 1
+
+
+@njit(cache=True)
+def _pop_retry(heap, size):
+    """Remove the earliest retry; return the new size."""
+    size -= 1
+    _swap(heap, 0, size)
+    at = 0
+    child = 1
+    while child < size:
+        if child + 1 < size and _before(heap[child + 1], heap[child]):
+            child += 1
+        if not _before(heap[child], heap[at]):
+            break
+        _swap(heap, at, child)
+        at = child
+        child = 2 * at + 1
+    return size
+
+
+@njit(cache=True)
+def _swap(heap, a, b):
+    one, other = heap[a], heap[b]
+    time_us, row, attempt = one.time_us, one.row, one.attempt
+    one.time_us, one.row, one.attempt = other.time_us, other.row, other.attempt
+    other.time_us, other.row, other.attempt = time_us, row, attempt
