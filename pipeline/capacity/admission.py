@@ -1,7 +1,7 @@
 """What a purchase of so many units takes, refuses and spills: requests through `buckets`, sizes side by side."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -91,6 +91,14 @@ class Replay:
         if max(self.depth, self.quota, self.second_quota) > _MOST:
             raise ConfigError(f"{units:,} units: their tokens are too many to be counted exactly; buy fewer")
 
+    def warm(self, demand: Demand) -> None:
+        """Bring the bucket to where these requests, at negative times, leave it; they are not counted."""
+        self.state[buckets.AT] = demand.arrival_us[0] if self.leaky else -1
+        kept = (self.counters.copy(), self.minutes.copy())
+        self.feed(demand)
+        self.counters, self.minutes = kept
+        self.requests, self.weighted, self.spilled_usd = 0, 0, 0.0
+
     def feed(self, demand: Demand, trail: bool = False) -> Trail | None:
         """Send a batch of requests through; with `trail`, return what happened to each."""
         if self.prices.retry != "none" and self.requests:
@@ -164,11 +172,24 @@ def window_s(prices: Prices, units: int) -> float:
     return 120.0 if units <= 3 else 30.0 if units < 50 else 5.0
 
 
-def sweep(unit: Unit, prices: Prices, sizes: Sequence[int], batches: Iterable[Demand], span_us: int) -> list[Admitted]:
-    """Send the requests through purchases of several sizes, in one pass over the batches."""
+def sweep(
+    unit: Unit,
+    prices: Prices,
+    sizes: Sequence[int],
+    batches: Iterable[Demand],
+    span_us: int,
+    before: Demand | None = None,
+) -> list[Admitted]:
+    """Send the requests through purchases of several sizes, in one pass over the batches.
+
+    before : requests at negative times that fill the buckets, so that a short log does not begin with a free minute
+    """
     replays: list[Replay] = []
     for batch in batches:
-        replays = replays or [Replay(unit, prices, units, batch.scale, span_us) for units in sizes]
+        if not replays:
+            replays = [Replay(unit, prices, units, batch.scale, span_us) for units in sizes]
+            for replay in replays if before is not None and len(before) else []:
+                replay.warm(before)
         for replay in replays:
             replay.feed(batch)
     return [replay.result() for replay in replays]
@@ -177,11 +198,18 @@ def sweep(unit: Unit, prices: Prices, sizes: Sequence[int], batches: Iterable[De
 def pieces(demand: Demand, rows: int) -> Iterator[Demand]:
     """Cut a demand into batches of at most so many requests."""
     for first in range(0, len(demand), rows):
-        part = slice(first, first + rows)
-        cut = {
-            name: getattr(demand, name)[part]
-            for name in Demand.__slots__
-            if name != "scale" and len(getattr(demand, name))
-        }
-        none = {name: getattr(demand, name) for name in Demand.__slots__ if name not in cut}
-        yield Demand(**cut, **none)
+        yield part(demand, slice(first, first + rows))
+
+
+def part(demand: Demand, rows: slice) -> Demand:
+    """Return some rows of a demand."""
+    return Demand(
+        **{name: getattr(demand, name)[rows] for name in Demand.__slots__ if name != "scale"}, scale=demand.scale
+    )
+
+
+def tail(demand: Demand, span_us: int, length_us: int) -> Demand:
+    """Return the last requests of a log as they stand before its repetition: at negative times."""
+    first = int(np.searchsorted(demand.arrival_us, span_us - length_us))
+    last = part(demand, slice(first, None))
+    return replace(last, arrival_us=last.arrival_us - span_us)

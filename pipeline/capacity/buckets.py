@@ -172,8 +172,9 @@ def windows(
 
 @njit(cache=True)
 def _book(minutes, time_us, tokens):
-    if len(minutes) > 0:
-        minutes[min(time_us // (60 * _SECOND_US), len(minutes) - 1)] += tokens
+    minute = min(time_us // (60 * _SECOND_US), len(minutes) - 1)
+    if minute >= 0:
+        minutes[minute] += tokens
 
 
 @njit(cache=True)
