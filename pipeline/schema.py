@@ -10,6 +10,7 @@ import pyarrow as pa
 
 TRACE_VERSION = "trace/1"
 RUN_VERSION = "run/1"
+PURCHASE_VERSION = "purchase/1"
 
 REQUEST_STATUSES = ("ok", "error", "throttled", "rejected", "cancelled", "timeout", "unknown")
 OUTCOMES = (
@@ -227,7 +228,105 @@ DECISIONS = Table(
     ),
 )
 
-TABLES = {table.name: table for table in (TRACE, REJECTS, REQUESTS, STEPS, GAPS, DECISIONS)}
+PURCHASE_MINUTES = Table(
+    "purchase_minutes",
+    PURCHASE_VERSION,
+    "one row per minute of the log, empty ones included",
+    (
+        _C("minute", pa.int64(), "minutes since the first request"),
+        _C("requests", pa.int64(), "requests that arrived"),
+        _C("weighted_tokens", pa.float64(), "what they count against capacity, in plain input tokens"),
+        _C("units", pa.float64(), "units that would have served just this minute"),
+        _C("raw_tokens", pa.int64(), "their input and output tokens"),
+        _C("payg_usd", pa.float64(), "their pay-as-you-go price, USD"),
+    ),
+)
+
+PURCHASE_SIZES = Table(
+    "purchase_sizes",
+    PURCHASE_VERSION,
+    "one row per number of units that was replayed through the admission rule",
+    (
+        _C("units", pa.int64(), "units bought"),
+        _C("accepted", pa.int64(), "requests that the units served"),
+        _C("spilled", pa.int64(), "requests that went to pay-as-you-go"),
+        _C("refused", pa.int64(), "requests whose clients gave up"),
+        _C("throttled", pa.int64(), "refusals (429), every attempt counted"),
+        _C("retry_delay_s", pa.float64(), "time that clients waited for admission in all, seconds"),
+        _C("spilled_weighted_tokens", pa.float64(), "weighted tokens that the units did not serve"),
+        _C("spilled_raw_tokens", pa.int64(), "input and output tokens that the units did not serve"),
+        _C("spilled_usd", pa.float64(), "price of what spilled in the log, USD"),
+        _C("used_mean", pa.float64(), "served over bought, mean over minutes; null without units", True),
+        _C("used_p95", pa.float64(), "the same, 95th percentile", True),
+        _C("used_max", pa.float64(), "the same, highest minute", True),
+    ),
+)
+
+PURCHASE_TERMS = Table(
+    "purchase_terms",
+    PURCHASE_VERSION,
+    "one row per term at which units are sold",
+    (
+        _C("term", pa.string(), "name of the term"),
+        _C("months", pa.float64(), "commitment in months; 0: by the hour"),
+        _C("usd_per_unit_month", pa.float64(), "price of a unit for a month, USD"),
+        _C("base_units", pa.int64(), "units bought at this or a longer term where terms are layered"),
+        _C("cancellation", pa.string(), "what ending it early costs"),
+        _C("source", pa.string(), "who published the price"),
+        _C("as_of", pa.string(), "date of the price", True),
+        _C("withheld", pa.string(), "why the term is not recommended, whatever it costs", True),
+    ),
+)
+
+PURCHASE_SENSITIVITIES = Table(
+    "purchase_sensitivities",
+    PURCHASE_VERSION,
+    "one row per changed assumption",
+    (
+        _C("parameter", pa.string(), "what is changed; rule: an admission rule that is not published"),
+        _C("change", pa.string(), "the change in words"),
+        _C("factor", pa.float64(), "by how much it is multiplied", True),
+        _C("units", pa.int64(), "units that are best then; for a rule, the units replayed"),
+        _C("term", pa.string(), "term that is best then", True),
+        _C("usd_per_month", pa.float64(), "cost of a month then, USD"),
+        _C("payg_usd_per_month", pa.float64(), "pay-as-you-go price of a month then, USD"),
+        _C("spilled_share", pa.float64(), "share of weighted tokens that spill; for rules", True),
+        _C("flips_at", pa.float64(), "factor nearest to 1 where buying begins or stops to pay", True),
+    ),
+)
+
+PURCHASE_DAYS = Table(
+    "purchase_days",
+    PURCHASE_VERSION,
+    "one row per whole day of the log, from its first request on",
+    (
+        _C("day", pa.int64(), "days since the first request"),
+        _C("payg_usd", pa.float64(), "pay-as-you-go price of the day, USD"),
+        _C("saved_usd", pa.float64(), "saved by the recommended purchase, else by the cheapest one, USD"),
+    ),
+)
+
+PURCHASE_OWN = Table(
+    "purchase_own",
+    PURCHASE_VERSION,
+    "one row per number of own replicas that was replayed",
+    (
+        _C("replicas", pa.int64(), "replicas of the configured deployment"),
+        _C("gpus", pa.int64(), "accelerators of these replicas"),
+        _C("slo_share", pa.float64(), "share of requests within the SLO", True),
+        _C("keeps_slo", pa.bool_(), "whether that is enough"),
+    ),
+)
+
+PURCHASE_TABLES = (
+    PURCHASE_MINUTES,
+    PURCHASE_SIZES,
+    PURCHASE_TERMS,
+    PURCHASE_SENSITIVITIES,
+    PURCHASE_DAYS,
+    PURCHASE_OWN,
+)
+TABLES = {table.name: table for table in (TRACE, REJECTS, REQUESTS, STEPS, GAPS, DECISIONS, *PURCHASE_TABLES)}
 
 
 def arrow_schema(table: Table) -> pa.Schema:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -142,8 +143,8 @@ class Replay:
         n, p = len(demand), self.prices
         self._due = [np.concatenate([old[: self.state[buckets.DUE]], np.zeros(n, np.int64)]) for old in self._due]
         retries = np.zeros(n if p.retry != "none" else 1, buckets.RETRY)
-        policy = (_RETRIES[p.retry], p.max_retries, p.overflow == "spill", self.state, *self._due, retries)
-        counted = (self.minutes, decision, level, wait_ms, self.counters)
+        policy: Any = (_RETRIES[p.retry], p.max_retries, p.overflow == "spill", self.state, *self._due, retries)
+        counted: Any = (self.minutes, decision, level, wait_ms, self.counters)
         if self.leaky:
             buckets.leak(
                 demand.arrival_us, demand.duration_us, demand.estimate * self.exact, demand.actual * self.exact,
@@ -188,8 +189,9 @@ def sweep(
     for batch in batches:
         if not replays:
             replays = [Replay(unit, prices, units, batch.scale, span_us) for units in sizes]
-            for replay in replays if before is not None and len(before) else []:
-                replay.warm(before)
+            if before is not None and len(before):
+                for replay in replays:
+                    replay.warm(before)
         for replay in replays:
             replay.feed(batch)
     return [replay.result() for replay in replays]

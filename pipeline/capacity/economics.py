@@ -123,7 +123,7 @@ def layers(demand: np.ndarray, terms: Sequence[Term], value: float, minimum: int
     A unit goes to the longest term at which it pays for itself: what a long commitment serves must be needed so long.
     Each entry is cumulative: units up to which this term or a longer one is bought.
     """
-    found = []
+    found: list[Plan] = []
     for term in sorted((t for t in terms if t.months > 0), key=lambda t: -t.months):
         best = optimum(demand, term, value, minimum, increment)
         if best.units > (found[-1].units if found else 0):
