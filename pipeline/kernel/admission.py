@@ -11,7 +11,7 @@ from pipeline.kernel.layout import ADMITTED, NONE, RESUMED
 
 @inlined
 def admit(
-    requests, hashes, heap, slots, tables, blocks, index, idle, promoted, decisions, cost, engine, step, start_ns
+    requests, hashes, heap, slots, tables, cached, runs, index, idle, promoted, decisions, cost, engine, step, start_ns
 ):
     """Start waiting requests while budget, seats and blocks last."""
     while engine.budget > 0 and engine.running < engine.max_active:
@@ -21,7 +21,7 @@ def admit(
         request = requests[row & engine.window_mask]
         known_tokens = request.known_tokens
         if row != engine.watched_row or engine.watch_stale:
-            _look_up(hashes, tables, blocks, index, request, row, engine)
+            _look_up(hashes, tables, cached, runs, index, request, row, engine)
         hits, idle_hits = engine.watch_hits, engine.watch_idle
         hit_tokens = hits * engine.block_size
         new_tokens = known_tokens - hit_tokens
@@ -42,18 +42,18 @@ def admit(
             needed = known_tokens
         if _blocks(needed, engine) - hits > room:
             if row != engine.watched_row:
-                _watch(hashes, tables, blocks, request, row, engine)
+                _watch(hashes, tables, cached, request, row, engine)
             return
         engine.watched_row = NONE
         wait_queue.remove(requests, heap, row, engine)
         for i in range(hits):
-            block = tables[-1, i]
-            tables[engine.idle_slot, i] = block
-            block_pool.share(blocks, idle, block, engine)
+            number = tables[-1, i]
+            tables[engine.idle_slot, i] = number
+            block_pool.share(cached, idle, number, engine)
         slot = seats.take(requests, slots, row, hits, engine)
-        seats.extend(slots, tables, blocks, index, idle, slot, hit_tokens + new_tokens, engine, step)
+        seats.extend(slots, tables, cached, runs, index, idle, slot, hit_tokens + new_tokens, engine, step)
         full = seats.full_blocks(hit_tokens + new_tokens, engine)
-        seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
+        seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
         if is_long:
             engine.carried_prefill = 1
         event = _note(request, hit_tokens, start_ns, step)
@@ -66,7 +66,7 @@ def admit(
 
 
 @inlined
-def _look_up(hashes, tables, blocks, index, request, row, engine):
+def _look_up(hashes, tables, cached, runs, index, request, row, engine):
     """Find the cached leading blocks of a request; the last row of `tables` receives them.
 
     At least one token is always left to compute.
@@ -76,21 +76,25 @@ def _look_up(hashes, tables, blocks, index, request, row, engine):
     idle_hits = 0
     if engine.prefix_caching:
         most = (request.known_tokens - 1) // engine.block_size
-        while hits < most:
-            wanted = prefix_index.key(hashes, request, row, hits, engine)
-            block = prefix_index.find(blocks, index, wanted, engine)
-            if block == NONE:
-                break
-            tables[-1, hits] = block
-            if blocks[block].refs == 0:
-                idle_hits += 1
-            hits += 1
+        found = True
+        while hits < most and found:
+            key, place, count = prefix_index.stretch(hashes, request, row, hits, engine)
+            run = prefix_index.first_run(runs, index, key, engine)
+            for i in range(min(count, most - hits)):
+                number = prefix_index.find(runs, run, place + i)
+                if number == NONE:
+                    found = False
+                    break
+                tables[-1, hits] = number
+                if cached[number].refs == 0:
+                    idle_hits += 1
+                hits += 1
     engine.watch_hits = hits
     engine.watch_idle = idle_hits
 
 
 @inlined
-def _watch(hashes, tables, blocks, request, row, engine):
+def _watch(hashes, tables, cached, request, row, engine):
     """Remember the look-up of a head that does not fit: it is tried again in every step.
 
     The result stays what it is until one of its blocks is evicted, taken into use or given back, or until the
@@ -100,8 +104,8 @@ def _watch(hashes, tables, blocks, request, row, engine):
     engine.watched_row = row
     engine.watch_stale = 0
     for i in range(engine.watch_hits):
-        blocks[tables[-1, i]].watch = engine.watch
-    engine.watch_key = prefix_index.key(hashes, request, row, engine.watch_hits, engine)
+        cached[tables[-1, i]].watch = engine.watch
+    engine.watch_key, engine.watch_place, _ = prefix_index.stretch(hashes, request, row, engine.watch_hits, engine)
 
 
 @inlined

@@ -13,8 +13,8 @@ from pipeline.kernel.layout import CONTINUED, DECODE, ENDING, NONE, PREFILL
 
 @compiled
 def serve(
-    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted, decisions, gaps,
-    cost, engine, step,
+    requests, hashes, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted, decisions,
+    gaps, cost, engine, step,
 ):  # fmt: skip
     """Plan the running requests; `step` receives their counts."""
     engine.budget = engine.max_num_batched_tokens
@@ -37,7 +37,8 @@ def serve(
                 heap,
                 slots,
                 tables,
-                blocks,
+                cached,
+                runs,
                 index,
                 idle,
                 phases,
@@ -54,11 +55,11 @@ def serve(
                 break
             slot = following
             continue
-        seats.extend(slots, tables, blocks, index, idle, slot, computed_tokens + new_tokens, engine, step)
+        seats.extend(slots, tables, cached, runs, index, idle, slot, computed_tokens + new_tokens, engine, step)
         # The newest token of a decode is in flight under asynchronous scheduling: its identity is unknown.
         in_flight = 1 if this.state == DECODE and engine.depth == 2 and not this.fresh else 0
         full = seats.full_blocks(computed_tokens + new_tokens - in_flight, engine)
-        seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
+        seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
         if this.state == PREFILL:
             engine.carried_prefill = 1
         this.served_step = engine.steps

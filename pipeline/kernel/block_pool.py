@@ -1,15 +1,15 @@
 """Block pool: equal KV blocks, shared by reference count, idle ones kept coldest first.
 
 Idle blocks stand in a queue, `idle`, a ring of entries between `engine.idle_head` and `engine.idle_tail`.
-The head is the next to be handed out. An entry is the block's number and what is known of its content:
+The head is the next to be handed out. An entry is a number and what is known of the block's content:
 
 * PLAIN: nothing, it can be overwritten at no loss;
 * UNLISTED: it has a key, but only the request that computed it could find it, and that is gone for good;
 * LISTED: it stands in the prefix index and can be revived by a hit, which leaves a hole in the queue.
 
 While a request holds a block, its kind follows from its place in the request (SLOT.keyed, SLOT.listed), so
-only listed blocks need a record of their own: `blocks` is not touched for the others. Block 0 is vLLM's
-null block and never idle.
+only listed blocks need a record of their own, in `cached`. Those go by their number there, in the queue as in
+the requests' `tables`; all others by the number of the block. Block 0 is vLLM's null block and never idle.
 
 Source of the order: vLLM 0.33, FreeKVCacheBlockQueue and BlockPool.
 """
@@ -18,24 +18,25 @@ import numpy as np
 
 from pipeline.kernel import prefix_index
 from pipeline.kernel.compile import compiled, inlined
-from pipeline.kernel.layout import NONE
+from pipeline.kernel.layout import NONE, RUN_BITS
 
 PLAIN, UNLISTED, LISTED = 0, 1, 2
 
 
-def fill(blocks: np.recarray, idle: np.ndarray) -> None:
+def fill(idle: np.ndarray, num_blocks: int) -> None:
     """Queue every block but the null block, in order of number (plain Python, once)."""
-    blocks.home[:] = NONE
-    idle[: len(blocks) - 1] = 4 * np.arange(1, len(blocks))
+    idle[: num_blocks - 1] = 4 * np.arange(1, num_blocks)
 
 
 @inlined
-def take(blocks, index, idle, tables, slot, held, count, engine, step):
+def take(cached, runs, index, idle, tables, slot, held, count, engine, step):
     """Hand out `count` idle blocks, coldest first, and append them to `tables[slot, held:]`.
 
     There must be so many. A block whose content has a key loses it: that is eviction.
     """
     taken = 0
+    run = NONE
+    alone = False
     while taken < count:
         entry = idle[engine.idle_head & engine.idle_mask]
         engine.idle_head += 1
@@ -45,7 +46,12 @@ def take(blocks, index, idle, tables, slot, held, count, engine, step):
         if kind != PLAIN:
             step.evicted_blocks += 1
             if kind == LISTED:
-                prefix_index.drop(blocks, index, block, engine)
+                number = block
+                block = cached[number].block
+                if number >> RUN_BITS != run:
+                    run = number >> RUN_BITS
+                    alone = prefix_index.is_alone(runs, index, run, engine)
+                prefix_index.drop(cached, runs, index, number, alone, engine)
             else:
                 engine.cached_blocks -= 1
         tables[slot, held + taken] = block
@@ -58,9 +64,9 @@ def take(blocks, index, idle, tables, slot, held, count, engine, step):
 
 
 @inlined
-def share(blocks, idle, block, engine):
+def share(cached, idle, number, engine):
     """Add a user to a listed block; an idle one leaves the queue."""
-    this = blocks[block]
+    this = cached[number]
     if this.refs == 0:
         if this.watch == engine.watch:
             engine.watch_stale = 1
@@ -70,14 +76,14 @@ def share(blocks, idle, block, engine):
 
 
 @inlined
-def release(blocks, idle, tables, slot, held, keyed, listed, engine):
+def release(cached, idle, tables, slot, held, keyed, listed, engine):
     """Give back `tables[slot, :held]`, of which the first `keyed` have a key and the first `listed` are listed.
 
     Blocks without a key go to the front of the queue as a group, the last of the request foremost; blocks
     with one go to the back, the last of the request before its first.
     """
     if engine.idle_tail - engine.idle_head + held > len(idle):
-        _close_holes(blocks, idle, engine)
+        _close_holes(cached, idle, engine)
     for i in range(keyed, held):
         engine.idle_head -= 1
         idle[engine.idle_head & engine.idle_mask] = 4 * tables[slot, i]
@@ -86,20 +92,20 @@ def release(blocks, idle, tables, slot, held, keyed, listed, engine):
         engine.idle_tail += 1
     engine.free_blocks += held - min(keyed, listed)
     for i in range(min(keyed, listed) - 1, -1, -1):
-        block = tables[slot, i]
-        this = blocks[block]
+        number = tables[slot, i]
+        this = cached[number]
         this.refs -= 1
         if this.refs == 0:
             if this.watch == engine.watch:
                 engine.watch_stale = 1
             this.place = engine.idle_tail & engine.idle_mask
-            idle[this.place] = 4 * block + LISTED
+            idle[this.place] = 4 * number + LISTED
             engine.idle_tail += 1
             engine.free_blocks += 1
 
 
 @compiled
-def _close_holes(blocks, idle, engine):
+def _close_holes(cached, idle, engine):
     """Move the idle blocks together, in order; holes are as many as releases since the last time, or fewer."""
     end = engine.idle_head
     for at in range(engine.idle_head, engine.idle_tail):
@@ -109,7 +115,7 @@ def _close_holes(blocks, idle, engine):
         place = end & engine.idle_mask
         idle[place] = entry
         if entry & 3 == LISTED:
-            blocks[entry >> 2].place = place
+            cached[entry >> 2].place = place
         end += 1
     engine.idle_tail = end
 

@@ -117,7 +117,7 @@ def remember(requests, flights, row, parity, engine):
 
 
 @inlined
-def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine):
+def collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, flights, engine):
     """Deliver the oldest step in flight; the clock moves to its end."""
     step = engine.steps - engine.in_flight
     flight = flights[step & 1]
@@ -131,10 +131,10 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights,
             this = slots[request.slot]
             computed_tokens = this.origin + engine.ticks if this.state == DECODE else this.computed_tokens
             full = seats.full_blocks(computed_tokens, engine)
-            seats.register(slots, tables, blocks, index, hashes, request.slot, full, engine)
+            seats.register(slots, tables, cached, runs, index, hashes, request.slot, full, engine)
         if request.ending:
             if request.life == RUNNING:
-                seats.leave(slots, tables, blocks, idle, request.slot, engine)
+                seats.leave(slots, tables, cached, idle, request.slot, engine)
             else:
                 wait_queue.remove(requests, heap, row, engine)
             request.life = DONE
@@ -151,16 +151,16 @@ def collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights,
 
 
 @inlined
-def give_up(requests, arrivals, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, engine):
+def give_up(requests, arrivals, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, engine):
     """Take out every request whose client has stopped waiting by now, in order of arrival."""
     row = wait_queue.next_deadline(requests, arrivals, engine)
     while row != NONE and requests[row & engine.window_mask].arrival_ns + engine.timeout_ns <= engine.now_ns:
-        _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine)
+        _abort(requests, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, row, engine)
         row = wait_queue.next_deadline(requests, arrivals, engine)
 
 
 @inlined
-def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, row, engine):
+def _abort(requests, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, row, engine):
     request = requests[row & engine.window_mask]
     if request.life == RUNNING:
         slot = request.slot
@@ -185,7 +185,7 @@ def _abort(requests, heap, slots, tables, blocks, idle, phases, calendar, flight
                 sampled_step = this.gap_before
             else:
                 sampled_step -= 1
-        seats.leave(slots, tables, blocks, idle, slot, engine)
+        seats.leave(slots, tables, cached, idle, slot, engine)
     else:
         sampled_step = request.gap_step
         wait_queue.remove(requests, heap, row, engine)

@@ -21,7 +21,7 @@ from pipeline.kernel.layout import (
 
 @compiled
 def run(
-    requests, hashes, arrivals, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
+    requests, hashes, arrivals, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
     steps, gaps, decisions, g_ns, cost, engine,
 ):  # fmt: skip
     """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
@@ -35,7 +35,8 @@ def run(
     heap      : int64[window], waiting rows by priority
     slots     : SLOT[most running requests]
     tables    : int32[slots + 1, blocks of one request], the last row for the head of the queue
-    blocks    : BLOCK[num_gpu_blocks]
+    cached    : CACHED[runs * RUN_BLOCKS], blocks that the prefix index lists
+    runs      : RUN[num_gpu_blocks]
     index     : int32[power of two], heads of the prefix index
     idle      : int32[power of two], at least twice num_gpu_blocks, queue of idle blocks
     phases    : GROUP[block_size]
@@ -51,12 +52,12 @@ def run(
             if flights[(engine.steps - engine.in_flight) & 1].end_ns > engine.horizon_ns:
                 return NEED_TRACE
             engine.collect_due = 0
-            commit.collect(requests, hashes, heap, slots, tables, blocks, index, idle, flights, engine)
+            commit.collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, flights, engine)
         if engine.now_ns >= engine.horizon_ns:
             return NEED_TRACE
         if engine.timeout_ns != NONE:
             commit.give_up(
-                requests, arrivals, heap, slots, tables, blocks, idle, phases, calendar, flights, gaps, engine
+                requests, arrivals, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, engine
             )
         wait_queue.arrive(requests, arrivals, heap, engine)
         if engine.unfinished == 0:
@@ -75,17 +76,20 @@ def run(
             before = engine.steps_used
             until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
             until_ns = engine.horizon_ns if until_ns == NONE else min(until_ns, engine.horizon_ns)
-            shortcut.coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns)
+            shortcut.coast(
+                hashes, slots, tables, cached, runs, index, idle, phases, calendar, flights, steps, g_ns, cost, engine,
+                until_ns,
+            )  # fmt: skip
             if engine.steps_used > before:
                 continue
         step = steps[engine.steps_used]
         start_ns = max(engine.now_ns, engine.gpu_free_ns)
         _open(engine, step)
         if not engine.shortcut or not shortcut.plan(
-            requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step
+            requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step
         ):
             batch_plan.serve(
-                requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
+                requests, hashes, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
                 decisions, gaps, cost, engine, step,
             )  # fmt: skip
         if step.preempted == 0:
@@ -95,7 +99,8 @@ def run(
                 heap,
                 slots,
                 tables,
-                blocks,
+                cached,
+                runs,
                 index,
                 idle,
                 promoted,

@@ -12,7 +12,7 @@ from pipeline.kernel.layout import DONE, NEED_TRACE, NONE, STALLED, TRACE_DONE
 
 @compiled
 def advance(
-    requests, hashes, arrivals, heap, slots, tables, blocks, index, idle, phases, calendar, flights, promoted,
+    requests, hashes, arrivals, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
     steps, gaps, decisions, g_ns, cost, engines, fleet,
 ):  # fmt: skip
     """Route the loaded rows and bring every replica to `fleet.horizon_ns`.
@@ -29,9 +29,9 @@ def advance(
                 for r in range(len(engines)):
                     engines[r].horizon_ns = request.arrival_ns
                     reason = engine.run(
-                        requests, hashes, arrivals[r], heap[r], slots[r], tables[r], blocks[r], index[r], idle[r],
-                        phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns, cost,
-                        engines[r],
+                        requests, hashes, arrivals[r], heap[r], slots[r], tables[r], cached[r], runs[r], index[r],
+                        idle[r], phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns,
+                        cost, engines[r],
                     )  # fmt: skip
                     if reason != NEED_TRACE:
                         fleet.stopped = r
@@ -45,7 +45,7 @@ def advance(
     for r in range(len(engines)):
         engines[r].horizon_ns = fleet.horizon_ns
         reason = engine.run(
-            requests, hashes, arrivals[r], heap[r], slots[r], tables[r], blocks[r], index[r], idle[r],
+            requests, hashes, arrivals[r], heap[r], slots[r], tables[r], cached[r], runs[r], index[r], idle[r],
             phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns, cost,
             engines[r],
         )  # fmt: skip

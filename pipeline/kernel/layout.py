@@ -108,18 +108,29 @@ SLOT = np.dtype(
     align=True,
 )
 
-BLOCK = np.dtype(
+# A block that the prefix index lists.
+CACHED = np.dtype(
     [
-        ("key", _u8),
-        ("home", _i4),  # chain of the prefix index
+        ("block", _i4),
         ("refs", _i4),  # requests that hold it
         ("place", _i4),  # while idle: its entry in the queue
         ("watch", _i4),  # last watch that looked at it
-        ("chain_earlier", _i4),
-        ("chain_later", _i4),
     ],
     align=True,
 )
+
+# Up to RUN_BLOCKS listed blocks that follow each other in a text.
+RUN = np.dtype(
+    [
+        ("key", _u8),
+        ("home", _i4),  # chain of the prefix index
+        ("later", _i4),  # next of its chain, or next of the unused runs
+        ("present", _i4),  # bit i: its block i is there
+    ],
+    align=True,
+)
+RUN_BITS = 4
+RUN_BLOCKS = 1 << RUN_BITS
 
 GROUP = np.dtype([("head", _i4), ("tail", _i4), ("count", _i4)], align=True)
 
@@ -248,10 +259,12 @@ ENGINE = np.dtype(
             "idle_tail",
             "free_blocks",
             "cached_blocks",
+            "unused_run",
             # the head of the queue that did not fit, and what it would hit
             "watch",  # number of the watch
             "watched_row",
             "watch_hits",
+            "watch_place",  # of the first block it missed, in the run that watch_key names
             "watch_idle",
             "watch_stale",
             # prefill cadence

@@ -28,7 +28,7 @@ def victim(requests, slots, engine):
 
 @inlined
 def preempt(
-    requests, hashes, heap, slots, tables, blocks, index, idle, phases, calendar, decisions, slot, engine, step
+    requests, hashes, heap, slots, tables, cached, runs, index, idle, phases, calendar, decisions, slot, engine, step
 ):
     """Send a running request back to the queue."""
     this = slots[slot]
@@ -48,8 +48,8 @@ def preempt(
         request.known_tokens = computed_tokens + 1
     if this.served_step == engine.steps:
         engine.budget += this.served_tokens
-    seats.list_blocks(slots, tables, blocks, index, hashes, slot, engine)
-    seats.leave(slots, tables, blocks, idle, slot, engine)
+    seats.list_blocks(slots, tables, cached, runs, index, hashes, slot, engine)
+    seats.leave(slots, tables, cached, idle, slot, engine)
     request.preemptions += 1
     commit.note_decision(decisions, engine, step, row, LOST, 0, computed_tokens, 0, 0, 0)
     wait_queue.push_front(requests, heap, row, engine)

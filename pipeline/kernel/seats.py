@@ -51,10 +51,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, blocks, idle, slot, engine):
+def leave(slots, tables, cached, idle, slot, engine):
     """Give back seat and blocks; the request must be in no other group."""
     this = slots[slot]
-    block_pool.release(blocks, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
+    block_pool.release(cached, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:
         engine.running_head = this.later
@@ -91,45 +91,35 @@ def blocks_short(this, tokens, engine):
 
 
 @inlined
-def extend(slots, tables, blocks, index, idle, slot, tokens, engine, step):
+def extend(slots, tables, cached, runs, index, idle, slot, tokens, engine, step):
     """Give a request the blocks for `tokens` tokens; they must be idle."""
     this = slots[slot]
     more = blocks_short(this, tokens, engine)
     if more > 0:
-        block_pool.take(blocks, index, idle, tables, slot, this.blocks, more, engine, step)
+        block_pool.take(cached, runs, index, idle, tables, slot, this.blocks, more, engine, step)
         this.blocks += more
 
 
 @inlined
-def register(slots, tables, blocks, index, hashes, slot, full, engine):
+def register(slots, tables, cached, runs, index, hashes, slot, full, engine):
     """Put the first `full` blocks of a request into the prefix index, where they are not yet."""
     this = slots[slot]
     if full <= this.keyed or not engine.prefix_caching:
         return
-    shared = min(full, this.shared)
-    if shared > this.keyed:
-        _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine)
-    for block in range(max(this.keyed, shared), min(full, this.listed)):
-        new_key = prefix_index.key(hashes, this, this.request, block, engine)
-        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    _put(slots, tables, cached, runs, index, hashes, slot, this.keyed, min(full, this.listed), engine)
     engine.cached_blocks += full - min(full, max(this.keyed, this.listed))
     this.keyed = full
 
 
 @inlined
-def _register_shared(slots, tables, blocks, index, hashes, slot, shared, engine):
-    """Register blocks that the trace's hashes cover, one trace block after the other."""
+def _put(slots, tables, cached, runs, index, hashes, slot, first, end, engine):
+    """List blocks `first` to `end` of a request in the prefix index, one run after the other."""
     this = slots[slot]
-    end = (this.keyed + 1) * engine.block_size
-    trace_block = prefix_index.trace_block_of(this, end)
-    mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
-    for block in range(this.keyed, shared):
-        while end > (trace_block + 1) * this.prefix_block_tokens:
-            trace_block += 1
-            mixed = prefix_index.mixed_hash(hashes, this, trace_block, engine)
-        new_key = prefix_index.shared_key(mixed, this, trace_block, end)
-        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
-        end += engine.block_size
+    while first < end:
+        key, place, count = prefix_index.stretch(hashes, this, this.request, first, engine)
+        count = min(count, end - first)
+        prefix_index.put(cached, runs, index, tables, slot, first, count, key, place, engine)
+        first += count
 
 
 @inlined
@@ -139,13 +129,11 @@ def full_blocks(tokens, engine):
 
 
 @inlined
-def list_blocks(slots, tables, blocks, index, hashes, slot, engine):
+def list_blocks(slots, tables, cached, runs, index, hashes, slot, engine):
     """Put into the prefix index what only this request can find: it is about to be preempted."""
     this = slots[slot]
-    for block in range(this.listed, this.keyed):
-        new_key = prefix_index.key(hashes, this, this.request, block, engine)
-        engine.cached_blocks -= 1
-        prefix_index.put(blocks, index, tables[slot, block], new_key, engine)
+    engine.cached_blocks -= max(0, this.keyed - this.listed)
+    _put(slots, tables, cached, runs, index, hashes, slot, this.listed, this.keyed, engine)
     this.listed = ALL_BLOCKS
 
 

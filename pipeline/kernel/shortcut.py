@@ -13,9 +13,9 @@ chunk at the same token. In every other case (budget or blocks short, a prefill 
 requests that the last step passed over) `plan` answers no before changing anything, and `batch_plan`
 makes the visits.
 
-`coast` goes on from there: as long as nobody arrives, waits, computes a prompt, needs or completes a block
-or ends, the next step is the last one with every context one token longer. It writes such steps one after
-the other; the first tick at which the groupings name somebody goes back to the loop.
+`coast` goes on from there: as long as nobody arrives, waits, computes a prompt or ends, the next step is the
+last one with every context one token longer, and blocks for those whom the tick names. It writes such steps
+one after the other, and goes back to the loop for everything else.
 """
 
 from pipeline.kernel import batch_plan, block_pool, commit, seats, step_time
@@ -24,7 +24,7 @@ from pipeline.kernel.layout import NONE
 
 
 @inlined
-def plan(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step):
+def plan(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step):
     """Plan the running requests if all of them get what they want; return whether that was so."""
     if engine.fresh > 0:
         return False
@@ -38,7 +38,7 @@ def plan(requests, hashes, slots, tables, blocks, index, idle, phases, promoted,
     elif phases[engine.phase].count > engine.free_blocks:
         return False
     engine.budget = engine.max_num_batched_tokens
-    _visit(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step)
+    _visit(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step)
     engine.budget = budget
     decode_contexts = engine.origin_sum + engine.decoding * (engine.ticks + 1)
     step.scheduled += engine.decoding
@@ -50,62 +50,91 @@ def plan(requests, hashes, slots, tables, blocks, index, idle, phases, promoted,
 
 
 @inlined
-def coast(phases, calendar, flights, steps, g_ns, cost, engine, until_ns):
-    """Write steps in which nothing happens but decoding, before `until_ns`; there may be none."""
+def coast(
+    hashes, slots, tables, cached, runs, index, idle, phases, calendar, flights, steps, g_ns, cost, engine, until_ns
+):  # fmt: skip
+    """Write steps in which everybody decodes and nobody ends, before `until_ns`; there may be none."""
     decoding = engine.decoding
+    if decoding > engine.max_num_batched_tokens or _awaits_collection(flights, engine):
+        return
+    # A row takes a few dozen instructions if clock and counts need not go through memory.
+    now_ns, gpu_free_ns, in_flight = engine.now_ns, engine.gpu_free_ns, engine.in_flight
+    ticks, phase, number, row = engine.ticks, engine.phase, engine.steps, engine.steps_used
+    contexts = engine.origin_sum + decoding * (ticks + 1)
     fixed_ns = step_time.batch_ns(decoding, decoding, False, g_ns, cost)
-    while (
-        engine.now_ns < until_ns
-        and engine.steps_used < len(steps)
-        and engine.steps + 1 != engine.max_steps
-        and not engine.collect_due
-        and _is_quiet(phases, calendar, engine)
-        and (engine.in_flight == 0 or flights[(engine.steps - 1) & 1].collect == NONE)
-    ):
-        step = steps[engine.steps_used]
-        contexts = engine.origin_sum + decoding * (engine.ticks + 1)
-        step_ns = fixed_ns + step_time.decode_ns(decoding, contexts, cost)
-        step.step = engine.steps
-        step.scheduled_ns = engine.now_ns
-        step.start_ns = max(engine.now_ns, engine.gpu_free_ns)
-        step.duration_ns = step_time.whole_ns(step_ns, decoding, contexts, cost)
-        step.context_tokens = contexts
-        step.decode_context_tokens = contexts
-        step.prefill_area2 = 0
-        step.running = decoding
-        step.waiting = 0
-        step.scheduled = decoding
-        step.sampled = decoding
-        step.prefill_tokens = 0
-        step.decode_tokens = decoding
-        step.admitted = 0
-        step.resumed = 0
-        step.preempted = 0
-        step.hit_tokens = 0
-        step.free_blocks = engine.free_blocks
-        step.cached_blocks = engine.cached_blocks
+    while now_ns < until_ns and row < len(steps) and number + 1 != engine.max_steps:
+        if calendar[ticks & engine.calendar_mask] != NONE or not _blocks_suffice(phases, phase, engine):
+            break
+        step = steps[row]
         step.evicted_blocks = 0
         step.new_blocks = 0
         step.new_blocks_crc = 0
-        engine.gpu_free_ns = step.start_ns + step.duration_ns
-        commit.begin(flights, engine.gpu_free_ns, engine)
-        commit.count(engine)
-        engine.busy_steps += 1
-        if engine.in_flight == engine.depth:
-            end_ns = flights[(engine.steps - engine.in_flight) & 1].end_ns
-            engine.collect_due = end_ns > engine.horizon_ns
-            if not engine.collect_due:
-                engine.in_flight -= 1
-                engine.now_ns = max(engine.now_ns, end_ns)
+        slot = phases[phase].head
+        while slot != NONE:
+            _next_block(slots, tables, cached, runs, index, idle, hashes, slot, engine, step)
+            slot = slots[slot].group_later
+        start_ns = max(now_ns, gpu_free_ns)
+        step_ns = fixed_ns + step_time.decode_ns(decoding, contexts, cost)
+        duration_ns = step_time.whole_ns(step_ns, decoding, contexts, cost)
+        _write(step, number, now_ns, start_ns, duration_ns, contexts, decoding, engine)
+        gpu_free_ns = start_ns + duration_ns
+        flights[number & 1].end_ns = gpu_free_ns
+        flights[number & 1].collect = NONE
+        ticks += 1
+        phase = 0 if phase + 1 == engine.block_size else phase + 1
+        contexts += decoding
+        number += 1
+        row += 1
+        in_flight += 1
+        if in_flight == engine.depth:
+            end_ns = flights[(number - in_flight) & 1].end_ns
+            if end_ns > engine.horizon_ns:
+                engine.collect_due = 1
+                break
+            in_flight -= 1
+            now_ns = max(now_ns, end_ns)
+    engine.busy_steps += number - engine.steps
+    engine.now_ns, engine.gpu_free_ns, engine.in_flight = now_ns, gpu_free_ns, in_flight
+    engine.ticks, engine.phase, engine.steps, engine.steps_used = ticks, phase, number, row
 
 
 @inlined
-def _is_quiet(phases, calendar, engine):
-    if phases[engine.phase].count > 0 or calendar[engine.ticks & engine.calendar_mask] != NONE:
-        return False
-    if not engine.prefix_caching or engine.depth == 2:
-        return True
-    return phases[0 if engine.phase + 1 == engine.block_size else engine.phase + 1].count == 0
+def _awaits_collection(flights, engine):
+    return engine.in_flight > 0 and flights[(engine.steps - 1) & 1].collect != NONE
+
+
+@inlined
+def _blocks_suffice(phases, phase, engine):
+    """Return whether all who need a block now can have one; no where one that is being filled is to be named."""
+    needed = phases[phase].count
+    if engine.prefix_caching and engine.depth == 1:
+        filling = phases[0 if phase + 1 == engine.block_size else phase + 1].count
+        return needed == 0 and filling == 0
+    return needed <= engine.free_blocks
+
+
+@inlined
+def _write(step, number, now_ns, start_ns, duration_ns, contexts, decoding, engine):
+    """Fill the row of a step in which all decode, but for what concerns new blocks."""
+    step.step = number
+    step.scheduled_ns = now_ns
+    step.start_ns = start_ns
+    step.duration_ns = duration_ns
+    step.context_tokens = contexts
+    step.decode_context_tokens = contexts
+    step.prefill_area2 = 0
+    step.running = decoding
+    step.waiting = 0
+    step.scheduled = decoding
+    step.sampled = decoding
+    step.prefill_tokens = 0
+    step.decode_tokens = decoding
+    step.admitted = 0
+    step.resumed = 0
+    step.preempted = 0
+    step.hit_tokens = 0
+    step.free_blocks = engine.free_blocks
+    step.cached_blocks = engine.cached_blocks
 
 
 @inlined
@@ -127,7 +156,7 @@ def _prefills_fit(slots, budget, blocks_needed, engine):
 
 
 @inlined
-def _visit(requests, hashes, slots, tables, blocks, index, idle, phases, promoted, cost, engine, step):
+def _visit(requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step):
     """Serve those who take or complete a block, and the prefills, in order of admission."""
     full = phases[engine.phase].head
     filling = NONE
@@ -138,28 +167,28 @@ def _visit(requests, hashes, slots, tables, blocks, index, idle, phases, promote
     spare = engine.max_num_batched_tokens - engine.decoding
     while full != NONE or filling != NONE or prefill != NONE:
         if _first(slots, full, filling, prefill):
-            _next_block(slots, tables, blocks, index, idle, hashes, full, engine, step)
+            _next_block(slots, tables, cached, runs, index, idle, hashes, full, engine, step)
             full = slots[full].group_later
         elif _first(slots, filling, full, prefill):
-            seats.register(slots, tables, blocks, index, hashes, filling, slots[filling].blocks, engine)
+            seats.register(slots, tables, cached, runs, index, hashes, filling, slots[filling].blocks, engine)
             filling = slots[filling].group_later
         else:
             slot, prefill = prefill, slots[prefill].group_later
             spare -= _serve_prefill(
-                requests, hashes, slots, tables, blocks, index, idle, promoted, slot, spare, cost, engine, step
+                requests, hashes, slots, tables, cached, runs, index, idle, promoted, slot, spare, cost, engine, step
             )
 
 
 @inlined
-def _next_block(slots, tables, blocks, index, idle, hashes, slot, engine, step):
+def _next_block(slots, tables, cached, runs, index, idle, hashes, slot, engine, step):
     """Give a decoding request whose blocks are all full one more; the full ones have names now."""
     this = slots[slot]
     full = this.blocks
-    block_pool.take(blocks, index, idle, tables, slot, full, 1, engine, step)
+    block_pool.take(cached, runs, index, idle, tables, slot, full, 1, engine, step)
     this.blocks = full + 1
     if engine.block_size == 1 and engine.depth == 1:
         full += 1  # that one token fills the new block as well
-    seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
+    seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
 
 
 @inlined
@@ -171,15 +200,17 @@ def _first(slots, slot, other, another):
 
 
 @inlined
-def _serve_prefill(requests, hashes, slots, tables, blocks, index, idle, promoted, slot, spare, cost, engine, step):
+def _serve_prefill(
+    requests, hashes, slots, tables, cached, runs, index, idle, promoted, slot, spare, cost, engine, step
+):
     this = slots[slot]
     new_tokens = batch_plan.wanted_prefill(this, spare, engine)
     if new_tokens == 0:
         return 0
     computed_tokens = this.computed_tokens
-    seats.extend(slots, tables, blocks, index, idle, slot, computed_tokens + new_tokens, engine, step)
+    seats.extend(slots, tables, cached, runs, index, idle, slot, computed_tokens + new_tokens, engine, step)
     full = seats.full_blocks(computed_tokens + new_tokens, engine)
-    seats.register(slots, tables, blocks, index, hashes, slot, full, engine)
+    seats.register(slots, tables, cached, runs, index, hashes, slot, full, engine)
     step_time.add_chunk(step, this.known_tokens, this.input_tokens, new_tokens, computed_tokens, cost, engine)
     engine.carried_prefill = 1
     commit.advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step)

@@ -101,7 +101,8 @@ class State:
     heap: Any = field(init=False)
     slots: Any = field(init=False)
     tables: Any = field(init=False)
-    blocks: Any = field(init=False)
+    cached: Any = field(init=False)
+    runs: Any = field(init=False)
     index: Any = field(init=False)
     idle: Any = field(init=False)
     phases: Any = field(init=False)
@@ -128,10 +129,13 @@ class State:
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
         # Rows that begin a power of two apart would all fall into the same few sets of the cache.
         self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
-        self.blocks = layout.records(layout.BLOCK, n, s.num_gpu_blocks)
+        # Each run holds a block at least. Memory that is never used is never taken from the system.
+        self.cached = layout.records(layout.CACHED, n, s.num_gpu_blocks * layout.RUN_BLOCKS)
+        self.runs = layout.records(layout.RUN, n, s.num_gpu_blocks)
+        self.runs.later[:] = np.append(np.arange(1, s.num_gpu_blocks), NONE)
         self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
         for replica in range(n):
-            block_pool.fill(self.blocks[replica], self.idle[replica])
+            block_pool.fill(self.idle[replica], s.num_gpu_blocks)
         self.index = np.full((n, _power_of_two(2 * s.num_gpu_blocks)), NONE, np.int32)
         self.phases = layout.records(layout.GROUP, n, s.block_size)
         self.phases.head[:] = NONE
@@ -208,7 +212,8 @@ class State:
             self.heap,
             self.slots,
             self.tables,
-            self.blocks,
+            self.cached,
+            self.runs,
             self.index,
             self.idle,
             self.phases,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.kernel import block_pool, prefix_index
+from pipeline.kernel import block_pool
 from pipeline.kernel.layout import NONE
 from tests.kernel.world import World
 
@@ -19,14 +19,6 @@ def take(world: World, slot: int, count: int, held: int = 0) -> list[int]:
 
 def release(world: World, slot: int, held: int, keyed: int = 0, listed: int = 0) -> None:
     world.call(block_pool.release, slot=slot, held=held, keyed=keyed, listed=listed)
-
-
-def put(world: World, block: int, key: int) -> None:
-    world.call(prefix_index.put, block=block, new_key=np.uint64(key))
-
-
-def find(world: World, key: int) -> int:
-    return world.call(prefix_index.find, wanted=np.uint64(key))
 
 
 @pytest.fixture
@@ -51,29 +43,32 @@ def test_blocks_without_a_key_come_back_to_the_front_the_last_one_foremost(world
 
 
 def test_blocks_with_a_key_go_to_the_back_the_last_of_the_request_first(world):
-    for block, key in zip(take(world, 0, 3), (70, 71, 72), strict=True):
-        put(world, block, key)
+    take(world, 0, 3)
+    for at, key in enumerate((70, 71, 72)):
+        world.list(0, at, key)
     assert world.engine.cached_blocks == 3
     release(world, 0, held=3, keyed=3, listed=3)
     assert world.idle_blocks() == [4, 5, 6, 7, 8, 3, 2, 1]
-    assert [find(world, key) for key in (70, 71, 72)] == [1, 2, 3]
+    assert [world.found(key) for key in (70, 71, 72)] == [1, 2, 3]
 
 
 def test_a_request_gives_back_both_kinds_at_once(world):
     """Its first two blocks have keys, the one it was filling has none."""
-    for block, key in zip(take(world, 0, 3)[:2], (70, 71), strict=True):
-        put(world, block, key)
+    take(world, 0, 3)
+    for at, key in enumerate((70, 71)):
+        world.list(0, at, key)
     release(world, 0, held=3, keyed=2, listed=2)
     assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 2, 1]
 
 
 def test_a_key_lives_until_its_block_is_handed_out(world):
-    put(world, *take(world, 0, 1), 70)
+    take(world, 0, 1)
+    world.list(0, 0, 70)
     release(world, 0, held=1, keyed=1, listed=1)
     take(world, 1, 7)
-    assert (find(world, 70), world.engine.cached_blocks, world.step.evicted_blocks) == (1, 1, 0)
+    assert (world.found(70), world.engine.cached_blocks, world.step.evicted_blocks) == (1, 1, 0)
     assert take(world, 2, 1) == [1]
-    assert (find(world, 70), world.engine.cached_blocks, world.step.evicted_blocks) == (NONE, 0, 1)
+    assert (world.found(70), world.engine.cached_blocks, world.step.evicted_blocks) == (NONE, 0, 1)
 
 
 def test_keys_that_are_not_listed_are_counted_as_cached_and_as_evicted(world):
@@ -86,11 +81,12 @@ def test_keys_that_are_not_listed_are_counted_as_cached_and_as_evicted(world):
 
 
 def test_a_hit_revives_an_idle_block(world):
-    for block, key in zip(take(world, 0, 2), (70, 71), strict=True):
-        put(world, block, key)
+    take(world, 0, 2)
+    for at, key in enumerate((70, 71)):
+        world.list(0, at, key)
     release(world, 0, held=2, keyed=2, listed=2)
     assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 2, 1]
-    world.call(block_pool.share, block=2)
+    world.call(block_pool.share, number=world.listed(71))
     assert world.engine.free_blocks == 7
     assert world.idle_blocks() == [3, 4, 5, 6, 7, 8, 1]
     assert take(world, 1, 7) == [3, 4, 5, 6, 7, 8, 1]  # the hole where it stood is passed over
@@ -98,15 +94,17 @@ def test_a_hit_revives_an_idle_block(world):
 
 def test_a_block_can_be_revived_any_number_of_times(world):
     """Each hit leaves a hole in a ring of 32 entries; they are closed in time and every entry is found again."""
-    for block, key in zip(take(world, 0, 3), (70, 71, 72), strict=True):
-        put(world, block, key)
+    take(world, 0, 3)
+    for at, key in enumerate((70, 71, 72)):
+        world.list(0, at, key)
     release(world, 0, held=3, keyed=3, listed=3)
     order = [3, 2, 1]
     for turn in range(100):
         block = order.pop(turn % 2)
-        world.call(block_pool.share, block=block)
+        number = world.listed(69 + block)
+        world.call(block_pool.share, number=number)
         assert world.idle_blocks() == [4, 5, 6, 7, 8, *order]
-        world.tables[0, 0] = block
+        world.tables[0, 0] = number
         release(world, 0, held=1, keyed=1, listed=1)
         order.append(block)
         assert world.idle_blocks() == [4, 5, 6, 7, 8, *order]
@@ -114,9 +112,10 @@ def test_a_block_can_be_revived_any_number_of_times(world):
 
 
 def test_a_shared_block_is_idle_when_its_last_user_leaves(world):
-    put(world, *take(world, 0, 1), 70)
-    world.call(block_pool.share, block=1)
-    world.tables[1, 0] = 1
+    take(world, 0, 1)
+    world.list(0, 0, 70)
+    world.tables[1, 0] = world.listed(70)
+    world.call(block_pool.share, number=world.listed(70))
     release(world, 0, held=1, keyed=1, listed=1)
     assert 1 not in world.idle_blocks()
     assert world.engine.free_blocks == 7
@@ -137,19 +136,20 @@ def test_free_plus_held_blocks_is_all_blocks(moves):
     world, held, key = World(), {}, 1
     for move, slot, count in moves:
         if move == "t" and slot not in held and count <= world.engine.free_blocks:
-            for block in take(world, slot, count):
-                put(world, block, key)
+            take(world, slot, count)
+            for at in range(count):
+                world.list(slot, at, key)
                 key += 1
             held[slot] = count
         elif move == "s" and slot not in held and held:
             owner = min(held)
             world.tables[slot, 0] = world.tables[owner, 0]
-            world.call(block_pool.share, block=world.tables[owner, 0])
+            world.call(block_pool.share, number=world.tables[owner, 0])
             held[slot] = 1
         elif move == "r" and slot in held:
             count = held.pop(slot)
             release(world, slot, count, keyed=count, listed=count)
-        used = {int(block) for slot, count in held.items() for block in world.tables[slot, :count]}
+        used = {world.block(number) for slot, count in held.items() for number in world.tables[slot, :count]}
         idle = world.idle_blocks()
         assert sorted([*used, *idle]) == list(range(1, 9))
         assert world.engine.free_blocks == len(idle)

@@ -23,12 +23,14 @@ def text_world(prompts=(25,), **settings):
     return world
 
 
-def key(world, block):
-    return np.uint64(world.call(prefix_index.key, owner=world.requests[0], request=0, block=block))
+def name(world, block):
+    """Return key and place of the run where a block of the text is listed."""
+    key, place, _ = world.call(prefix_index.stretch, owner=world.requests[0], request=0, block=block)
+    return {"key": key, "place": place}
 
 
 def find(world, block):
-    return int(world.call(prefix_index.find, wanted=key(world, block)))
+    return world.listed(**name(world, block))
 
 
 def cached(world, row=0):
@@ -51,15 +53,15 @@ def watch(world, row=0):
 def start(world, slot, count):
     """Let a request compute so many blocks of the text, less what it hits; return whether there is room."""
     hits = cached(world)[:count]
-    idle_hits = sum(world.blocks[block].refs == 0 for block in hits)
+    idle_hits = sum(world.cached[number].refs == 0 for number in hits)
     if count - len(hits) > world.engine.free_blocks - idle_hits:
         return False
-    for place, block in enumerate(hits):
-        world.call(block_pool.share, block=block)
-        world.tables[slot, place] = block
+    for place, number in enumerate(hits):
+        world.call(block_pool.share, number=number)
+        world.tables[slot, place] = number
     world.call(block_pool.take, slot=slot, held=len(hits), count=count - len(hits))
     for block in range(len(hits), count):
-        world.call(prefix_index.put, block=world.tables[slot, block], new_key=key(world, block))
+        world.list(slot, block, **name(world, block))
     return True
 
 
@@ -86,7 +88,7 @@ def test_a_watch_holds_what_a_look_up_would_find_or_knows_that_it_may_not(moves)
         if not world.engine.watch_stale:
             hits = cached(world)
             assert world.tables[-1, : world.engine.watch_hits].tolist() == hits
-            assert world.engine.watch_idle == sum(world.blocks[block].refs == 0 for block in hits)
+            assert world.engine.watch_idle == sum(world.cached[number].refs == 0 for number in hits)
 
 
 def test_a_watch_is_not_disturbed_by_what_does_not_concern_it():
@@ -112,7 +114,7 @@ def test_blocks_of_an_earlier_watch_do_not_count():
     assert (world.engine.watched_row, world.engine.watch_hits) == (1, 2)
     start(world, 1, 2)
     leave(world, 0, 3)
-    assert world.blocks[find(world, 2)].refs == 0
+    assert world.cached[find(world, 2)].refs == 0
     assert not world.engine.watch_stale
 
 

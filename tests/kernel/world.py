@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel import layout
+from pipeline.kernel import block_pool, layout, prefix_index
 from pipeline.kernel.layout import NONE
 from pipeline.replay.state import Settings, State, StepCost, TraceBatch
 
@@ -64,4 +64,23 @@ class World:
         """Return the idle blocks in the order in which they would be handed out."""
         e = self.engine
         entries = [int(self.idle[at & e.idle_mask]) for at in range(e.idle_head, e.idle_tail)]
-        return [entry >> 2 for entry in entries if entry != NONE]
+        listed = block_pool.LISTED
+        return [self.block(e >> 2) if e & 3 == listed else e >> 2 for e in entries if e != NONE]
+
+    def block(self, number: int) -> int:
+        """Return the block that is listed under a number."""
+        return int(self.cached[number].block)
+
+    def list(self, slot: int, at: int, key: int, place: int = 0, count: int = 1) -> None:
+        """List blocks of a request, from `at` on, in the prefix index at places of the run of that key."""
+        self.call(prefix_index.put, slot=slot, first=at, count=count, key=np.uint64(key), place=place)
+
+    def listed(self, key: int, place: int = 0) -> int:
+        """Return the number in `cached` that a lookup gives, or NONE."""
+        run = self.call(prefix_index.first_run, key=np.uint64(key))
+        return int(self.call(prefix_index.find, run=run, place=place))
+
+    def found(self, key: int, place: int = 0) -> int:
+        """Return the block that a lookup gives, or NONE."""
+        number = self.listed(key, place)
+        return NONE if number == NONE else self.block(number)
