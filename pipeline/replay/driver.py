@@ -124,7 +124,7 @@ def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Prog
 
 def _drain(state: State, folder: RunFolder, table: str, replica: int) -> None:
     rows = state.drain(table, replica)
-    folder.write(table, replica, lambda: tables.engine_rows(table, rows, replica))
+    folder.write(table, replica, lambda: tables.engine_columns(table, rows, replica))
 
 
 def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:
