@@ -34,33 +34,37 @@ def take(cached, runs, index, idle, tables, slot, held, count, engine, step):
 
     There must be so many. A block whose content has a key loses it: that is eviction.
     """
-    taken = 0
+    head, mask = engine.idle_head, engine.idle_mask
+    end = held + count
+    evicted = 0
     run = NONE
     alone = False
-    while taken < count:
-        entry = idle[engine.idle_head & engine.idle_mask]
-        engine.idle_head += 1
+    while held < end:
+        entry = idle[head & mask]
+        head += 1
         if entry == NONE:
             continue
         block, kind = entry >> 2, entry & 3
-        if kind != PLAIN:
-            step.evicted_blocks += 1
-            if kind == LISTED:
-                number = block
-                block = cached[number].block
-                if number >> RUN_BITS != run:
-                    run = number >> RUN_BITS
-                    alone = prefix_index.is_alone(runs, index, run, engine)
-                prefix_index.drop(cached, runs, index, number, alone, engine)
-            else:
-                engine.cached_blocks -= 1
-        tables[slot, held + taken] = block
-        taken += 1
+        if kind == LISTED:
+            number = block
+            block = cached[number].block
+            if number >> RUN_BITS != run:
+                run = number >> RUN_BITS
+                alone = prefix_index.is_alone(runs, index, run, engine)
+            prefix_index.drop(cached, runs, index, number, alone, engine)
+            evicted += 1
+        elif kind == UNLISTED:
+            engine.cached_blocks -= 1
+            evicted += 1
+        tables[slot, held] = block
+        held += 1
+    engine.idle_head = head
+    step.evicted_blocks += evicted
     engine.free_blocks -= count
     step.new_blocks += count
     if engine.audit:
         for i in range(count):
-            step.new_blocks_crc = _crc32(step.new_blocks_crc, tables[slot, held + i])
+            step.new_blocks_crc = _crc32(step.new_blocks_crc, tables[slot, end - count + i])
 
 
 @inlined
@@ -90,7 +94,7 @@ def release(cached, idle, tables, slot, held, keyed, listed, engine):
     for i in range(keyed - 1, listed - 1, -1):
         idle[engine.idle_tail & engine.idle_mask] = 4 * tables[slot, i] + UNLISTED
         engine.idle_tail += 1
-    engine.free_blocks += held - min(keyed, listed)
+    first = tail = engine.idle_tail
     for i in range(min(keyed, listed) - 1, -1, -1):
         number = tables[slot, i]
         this = cached[number]
@@ -98,10 +102,12 @@ def release(cached, idle, tables, slot, held, keyed, listed, engine):
         if this.refs == 0:
             if this.watch == engine.watch:
                 engine.watch_stale = 1
-            this.place = engine.idle_tail & engine.idle_mask
-            idle[this.place] = 4 * number + LISTED
-            engine.idle_tail += 1
-            engine.free_blocks += 1
+            place = tail & engine.idle_mask
+            this.place = place
+            idle[place] = 4 * number + LISTED
+            tail += 1
+    engine.idle_tail = tail
+    engine.free_blocks += held - min(keyed, listed) + tail - first
 
 
 @compiled
