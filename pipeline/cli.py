@@ -138,7 +138,7 @@ def replay(
 
     settings = config.load(config_path, overrides, engine_args)
     for text in settings.unmodelled:
-        click.echo(f"not modelled: {text}", err=True)
+        click.echo(text, err=True)
     trace = prepare(
         list(logs),
         out,
