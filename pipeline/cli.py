@@ -138,7 +138,7 @@ def replay(
 
     settings = config.load(config_path, overrides, engine_args)
     for text in settings.unmodelled:
-        click.echo(f"not modelled: {text}", err=True)
+        click.echo(text, err=True)
     trace = prepare(
         list(logs),
         out,
@@ -163,7 +163,7 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
     if require_slo is not None:
         from pipeline.query import session
 
-        share = session.answer(session.open([run], everything=False), "headline")["slo_share"][0]
+        share = session.answer_rows(session.open([run]), "headline")[0]["slo_share"]
         if share is None or share < require_slo:
             shown = "unknown" if share is None else f"{share:.2%}"
             click.echo(f"SLO missed: {shown} of the requests keep it, {require_slo:.2%} are required", err=True)

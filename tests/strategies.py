@@ -4,6 +4,7 @@
 whole multiples of a coarse tick, so that arrivals, deadlines and step ends often fall on the same nanosecond.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,6 +15,11 @@ from tests.builders import OWN, Row, Segment, Trace, spoken
 
 TICK_US = 10
 MOST_STEPS = 400  # ends livelocks, which some settings allow
+
+
+def examples(count: int) -> int:
+    """Return how many replays to draw: `count`, times SERVECAST_EXAMPLES for a longer search."""
+    return count * int(os.environ.get("SERVECAST_EXAMPLES", "1"))
 
 
 @dataclass(frozen=True, slots=True)

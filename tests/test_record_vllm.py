@@ -94,7 +94,7 @@ def test_only_replayable_rows_are_recorded(tmp_path):
         from_trace(tmp_path, trace("1us 6>1 status=error"))
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(rows=strategies.traces(80, cancelled=False), block_size=st.integers(1, 40))
 def test_blocks_of_the_tokens_are_equal_where_the_identities_of_the_trace_are(tmp_path_factory, rows, block_size):
     got = from_trace(tmp_path_factory.mktemp("trace"), rows)

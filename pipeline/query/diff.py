@@ -38,7 +38,7 @@ def diff(folder_a: Path | str, folder_b: Path | str) -> Difference:
     Raises RunError for a folder that cannot be read.
     """
     # Two connections: copies of one run have the same id, which one session refuses.
-    a, b = session.open([folder_a]), session.open([folder_b])
+    a, b = session.open([folder_a], keep=True), session.open([folder_b], keep=True)
     run_a, run_b = _run_id(a), _run_id(b)
     settings = []
     left, right = _settings(a), _settings(b)
@@ -66,15 +66,15 @@ def show(difference: Difference, console: Console) -> None:
 
 
 def _run_id(connection: "duckdb.DuckDBPyConnection") -> str:
-    return connection.execute("SELECT run_id FROM runs").fetchall()[0][0]
+    return session.rows(connection, "SELECT run_id FROM runs")[0][0]
 
 
 def _settings(connection: "duckdb.DuckDBPyConnection") -> dict[str, str | None]:
     """Return all that a run was made from, by name: trace and version first, then every setting."""
     columns = ("trace_path", "trace_digest", "trace_where", "engine_version")
-    row = connection.execute(f"SELECT {', '.join(columns)} FROM runs").fetchall()[0]
+    (row,) = session.rows(connection, f"SELECT {', '.join(columns)} FROM runs")
     return dict(zip(columns, row, strict=True)) | dict(
-        connection.execute("SELECT key, value FROM run_config ORDER BY key").fetchall()
+        session.rows(connection, "SELECT key, value FROM run_config ORDER BY key")
     )
 
 

@@ -3,13 +3,17 @@
 Stored tables are views over the runs' Parquet files with the run's id in front, in the schema `stored`; nothing is
 read until a statement asks for it. An answer is a view over all loaded runs, `FROM latency`, and a table macro with
 named parameters, `FROM latency(run := '0123456789abcdef')`.
+
+DuckDB checks a view when it is created, which takes a second for all of `queries/`. So an object is created when a
+statement first names it, and all of them, with their comments, for a statement that asks what there is.
 """
 
 import os
+import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -22,19 +26,24 @@ from pipeline.query.runs import Run
 if TYPE_CHECKING:
     import polars as pl
 
+T = TypeVar("T")
+
 # Facts that most answers read: where answers are asked one after the other, they are computed once.
-_KEPT = ("request_latency", "run_span")
+_KEPT = ("request_latency", "run_latency", "run_span")
 _MEMORY = "1GB"  # beyond it, DuckDB goes on in files of its own
+_PARTS = ("object", "call", "comment")
 _STORED = (schema.REQUESTS, schema.STEPS, schema.GAPS, schema.DECISIONS)
+_NAME = re.compile(r"([a-z_][a-z0-9_]*)(\s*\()?")
+# Words of statements that ask what objects there are.
+_LISTING = re.compile(r"show|pragma|describe|summarize|export|information_schema|pg_catalog|sqlite_master|duckdb_\w+")
 
 
 def open(
-    folders: Iterable[Path | str] = (), threads: int | None = None, everything: bool = True
+    folders: Iterable[Path | str] = (), threads: int | None = None, keep: bool = False
 ) -> duckdb.DuckDBPyConnection:
     """Return a connection with these run folders loaded; without any, all tables are empty.
 
-    everything : load all of `queries/`, which takes a second; else only the stored tables, and `answer` loads what
-        an answer needs when it is first asked, without comments
+    keep : compute facts that most answers read only once, and hold them in memory; for many answers in a row
 
     Raises RunError for a folder that is missing, unfinished, of another version, or named twice.
     """
@@ -53,36 +62,47 @@ def open(
     connection = duckdb.connect(config=limits)
     # Instants would otherwise be printed in the zone of the machine; and step_gaps counts on the order of rows.
     connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; CREATE SCHEMA stored")
+    connection.execute("SET enable_progress_bar = false")  # it would stand among the results
     for table in _STORED:
         _store(connection, table, loaded)
     _insert(connection, "runs", [(n, t) for n, t, _ in runs.RUN_COLUMNS], [run.row() for run in loaded])
     _insert(connection, "slo", runs.SLO_COLUMNS, [row for run in loaded for row in run.slo_rows()])
     _insert(connection, "run_config", runs.CONFIG_COLUMNS, [row for run in loaded for row in run.config_rows()])
     _insert(connection, "run_counts", runs.COUNT_COLUMNS, [row for run in loaded for row in run.count_rows()])
-    connection.execute("CREATE TABLE stored.loaded (name VARCHAR)")
-    if everything:
-        for query in catalog.load().values():
-            _create(connection, query.statements() + query.comments(), query)
+    connection.execute("CREATE TABLE stored.loaded (name VARCHAR, part VARCHAR)")
+    if keep:
+        _note(connection, [("", "keep")])
     return connection
+
+
+def load_all(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create all of `queries/` as far as it is not there, and load the headers as comments."""
+    _load(connection, dict.fromkeys(catalog.load(), _PARTS))
 
 
 def run(connection: duckdb.DuckDBPyConnection, statement: str) -> duckdb.DuckDBPyRelation | None:
     """Run a statement and return its result, None if it has none; QueryError with DuckDB's message and position."""
     try:
-        return connection.sql(statement)
+        _load_named(connection, statement)
+        try:
+            return connection.sql(statement)
+        except duckdb.CatalogException:
+            if len(connection.extract_statements(statement)) > 1:
+                raise
+            load_all(connection)  # only then does DuckDB suggest the right name
+            return connection.sql(statement)
     except duckdb.Error as error:
         raise QueryError(_with_position(connection, statement, error)) from None
 
 
+def rows(connection: duckdb.DuckDBPyConnection, statement: str) -> list[tuple]:
+    """Run a statement and return the rows of its result; QueryError as `run`."""
+    return _fetched(run(connection, statement), lambda relation: relation.fetchall())
+
+
 def frame(connection: duckdb.DuckDBPyConnection, statement: str) -> "pl.DataFrame":
     """Run a statement that has a result and return it as a polars frame; QueryError as `run`."""
-    relation = run(connection, statement)
-    if relation is None:
-        raise QueryError("the statement has no result")
-    try:
-        return relation.pl()
-    except duckdb.Error as error:
-        raise QueryError(str(error)) from None
+    return _fetched(run(connection, statement), lambda relation: relation.pl())
 
 
 def answer(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> "pl.DataFrame":
@@ -90,6 +110,18 @@ def answer(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) 
 
     Raises QueryError for an unknown answer or parameter, naming those there are.
     """
+    return _fetched(_ask(connection, name, parameters), lambda relation: relation.pl())
+
+
+def answer_rows(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) -> list[dict[str, Any]]:
+    """Return an answer as rows, NaN as None, without loading polars; parameters and errors as `answer`."""
+    relation = _ask(connection, name, parameters)
+    found = _fetched(relation, lambda relation: relation.fetchall())
+    # NaN is the only value that differs from itself.
+    return [{k: v if v == v else None for k, v in zip(relation.columns, row, strict=True)} for row in found]
+
+
+def _ask(connection: duckdb.DuckDBPyConnection, name: str, parameters: dict[str, Any]) -> duckdb.DuckDBPyRelation:
     query = catalog.load().get(name)
     if query is None or query.kind != "answer":
         raise QueryError(f"no answer is named {name}; there are {', '.join(answers())}")
@@ -97,9 +129,21 @@ def answer(connection: duckdb.DuckDBPyConnection, name: str, **parameters: Any) 
     for parameter in parameters:
         if parameter not in known:
             raise QueryError(f"answer {name} has no parameter {parameter}; it takes {', '.join(known)}")
-    _load(connection, query)
     arguments = ", ".join(f"{parameter} := {_literal(value)}" for parameter, value in parameters.items())
-    return frame(connection, f"FROM {name}({arguments})")
+    try:
+        _load(connection, {name: ("object",)})
+        return connection.sql(f"FROM {name}({arguments})")
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from None
+
+
+def _fetched(relation: duckdb.DuckDBPyRelation | None, fetch: Callable[[duckdb.DuckDBPyRelation], T]) -> T:
+    if relation is None:
+        raise QueryError("the statement has no result")
+    try:
+        return fetch(relation)
+    except duckdb.Error as error:
+        raise QueryError(str(error)) from None
 
 
 def answers() -> list[str]:
@@ -164,30 +208,65 @@ def _columns(table: schema.Table) -> str:
 def _insert(connection: duckdb.DuckDBPyConnection, name: str, columns: Iterable[tuple[str, str]], rows: list) -> None:
     declared = ", ".join(f'"{column}" {kind}' for column, kind in columns)
     connection.execute(f"CREATE TABLE stored.{name} ({declared})")
-    if rows:
-        connection.executemany(f"INSERT INTO stored.{name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    if rows:  # all in one statement: each takes a millisecond
+        places = ", ".join(f"({', '.join('?' * len(row))})" for row in rows)
+        connection.execute(f"INSERT INTO stored.{name} VALUES {places}", [value for row in rows for value in row])
 
 
-def _load(connection: duckdb.DuckDBPyConnection, query: catalog.Query) -> None:
-    """Create an object and all that it needs, as far as they are not there."""
-    loaded = {name for (name,) in connection.execute("SELECT name FROM stored.loaded").fetchall()}
-    wanted = {query.name}
-    for other in reversed(catalog.load().values()):
-        if other.name in wanted:
-            wanted.update(other.needs)
-    for other in catalog.load().values():
-        if other.name in wanted and other.name not in loaded:
-            kept = [f"CREATE TABLE {other.name} AS\n{other.body}"] if other.name in _KEPT else None
-            _create(connection, kept or other.statements()[:1], other)
+def _load_named(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
+    """Create what a statement names; all there is if it asks for that."""
+    named: dict[str, set[str]] = {}
+    for name, bracket in _NAME.findall(statement.lower()):
+        if _LISTING.fullmatch(name):
+            load_all(connection)
+            return
+        if name in catalog.load():
+            named.setdefault(name, {"object"}).add("object" if bracket else "call")
+    if named:
+        _load(connection, named)
 
 
-def _create(connection: duckdb.DuckDBPyConnection, statements: list[str], query: catalog.Query) -> None:
+def _load(connection: duckdb.DuckDBPyConnection, names: Mapping[str, Collection[str]]) -> None:
+    """Create objects and all that they need, as far as they are not there.
+
+    names : what to create of each: the `object`, the `call` of an answer without parameters, the `comment`
+    """
+    there = set(connection.execute("SELECT name, part FROM stored.loaded").fetchall())
+    wanted = dict(names)
+    for query in reversed(catalog.load().values()):
+        if query.name in wanted:
+            wanted |= {need: ("object",) for need in query.needs if need not in wanted}
+    missing = [
+        (query, part)
+        for query in catalog.load().values()
+        for part in _PARTS
+        if part in wanted.get(query.name, ()) and (query.name, part) not in there
+    ]
+    for query, part in missing:
+        _create(connection, query, part, keep=("", "keep") in there)
+    _note(connection, [(query.name, part) for query, part in missing])
+
+
+def _create(connection: duckdb.DuckDBPyConnection, query: catalog.Query, part: str, keep: bool) -> None:
+    if part == "comment":
+        statements = query.comments()
+    elif part == "call":
+        statements = query.statements()[1:]
+    elif keep and query.name in _KEPT:
+        statements = [f"CREATE TABLE {query.name} AS\n{query.body}"]
+    else:
+        statements = query.statements()[:1]
     try:
         for statement in statements:
             connection.execute(statement)
     except duckdb.Error as error:
         raise QueryError(f"{query.path}: {error}") from None
-    connection.execute("INSERT INTO stored.loaded VALUES (?)", [query.name])
+
+
+def _note(connection: duckdb.DuckDBPyConnection, rows: list[tuple[str, str]]) -> None:
+    if rows:
+        values = ", ".join(f"({_literal(name)}, {_literal(part)})" for name, part in rows)
+        connection.execute(f"INSERT INTO stored.loaded VALUES {values}")
 
 
 def _literal(value: Any) -> str:

@@ -19,6 +19,7 @@ from pipeline.errors import ConfigError, ReplayError, TraceError
 from pipeline.hardware import Deployment
 from pipeline.kernel import layout
 from pipeline.replay import checks, manifest, tables
+from pipeline.replay.manifest import TraceFile
 from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
 from pipeline.replay.state import Settings, State, StepCost
@@ -32,17 +33,6 @@ class Progress:
     simulated_s: float
     steps: int
     share: float  # of the trace's rows that have arrived
-
-
-@dataclass(frozen=True, slots=True)
-class TraceFile:
-    """The trace of a run and where it came from."""
-
-    path: Path
-    name: str  # as the user named it, without folders
-    digest: str
-    rejected_records: int | None = None
-    spread_ticks: int | None = None
 
 
 @dataclass(slots=True)
@@ -134,7 +124,7 @@ def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Prog
 
 def _drain(state: State, folder: RunFolder, table: str, replica: int) -> None:
     rows = state.drain(table, replica)
-    folder.write(table, replica, lambda: tables.engine_rows(table, rows, replica))
+    folder.write(table, replica, lambda: tables.engine_columns(table, rows, replica))
 
 
 def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:

@@ -1,10 +1,12 @@
 """Manifest: what a run is, by content.
 
-The run id is a digest of trace, filter, config and engine version, so the same run asked again is found.
+The run id is a digest of trace, filter, config and engine version, so the same run asked again is found, without
+anything of the engine being loaded.
 """
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,17 @@ LEFT_OUT = (
     "stop strings and end-of-sequence: a request generates as many tokens as the log says",
     "time outside the engine's steps but for the constant frontend_ms",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """The trace of a run and where it came from."""
+
+    path: Path
+    name: str  # as the user named it, without folders
+    digest: str
+    rejected_records: int | None = None
+    spread_ticks: int | None = None
 
 
 def run_id(trace_digest: str, where: str | None, settings: Config, decisions: bool) -> str:

@@ -11,7 +11,7 @@ from pipeline.errors import TraceError
 from pipeline.ingest import IngestSummary, digest, ingest, read
 from pipeline.ingest.importer import rejects_path
 from pipeline.ingest.sources import open_all
-from pipeline.replay.driver import TraceFile
+from pipeline.replay.manifest import TraceFile
 
 
 def prepare(

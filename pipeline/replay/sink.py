@@ -9,10 +9,11 @@ import os
 import queue
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -45,10 +46,36 @@ class TableWriter:
         self.rows_in_part = 0
         self.pending: list[pa.Table] = []
         self.pending_rows = 0
+        self.group: dict[str, np.ndarray] = {}
         self.file: pq.ParquetWriter | None = None
 
-    def write(self, table: pa.Table) -> None:
-        """Append rows; whole row groups go to disk."""
+    def write(self, rows: pa.Table | Mapping[str, np.ndarray]) -> None:
+        """Append rows, always in one of two forms: a table, or columns without nulls. Whole row groups go to disk."""
+        if isinstance(rows, pa.Table):
+            self._add_table(rows)
+        else:
+            self._add_columns(rows)
+
+    def _add_columns(self, columns: Mapping[str, np.ndarray]) -> None:
+        """Gather columns in arrays as long as a row group, which are used again and again."""
+        if not self.group:
+            self.group = {name: np.empty(GROUP_ROWS, column.dtype) for name, column in columns.items()}
+        count, taken = len(next(iter(columns.values()))), 0
+        while taken < count:
+            size = min(count - taken, GROUP_ROWS - self.pending_rows)
+            for name, column in columns.items():
+                self.group[name][self.pending_rows : self.pending_rows + size] = column[taken : taken + size]
+            taken += size
+            self.pending_rows += size
+            if self.pending_rows == GROUP_ROWS:
+                self._write_group(self._gathered())
+                self.pending_rows = 0
+
+    def _gathered(self) -> pa.Table:
+        columns = [pa.array(self.group[name][: self.pending_rows]) for name in self.schema.names]
+        return pa.table(columns, names=self.schema.names).cast(self.schema)
+
+    def _add_table(self, table: pa.Table) -> None:
         self.pending.append(table)
         self.pending_rows += len(table)
         if self.pending_rows < GROUP_ROWS:
@@ -62,7 +89,9 @@ class TableWriter:
 
     def close(self) -> None:
         """Write what is left; a table without rows still gets its file."""
-        if self.pending_rows or self.parts == 0:
+        if self.pending_rows and self.group:
+            self._write_group(self._gathered())
+        elif self.pending_rows or self.parts == 0:
             self._write_group(pa.concat_tables(self.pending) if self.pending else self.schema.empty_table())
         self._close_part()
 
@@ -128,8 +157,8 @@ class RunFolder:
                 except BaseException as error:
                     self.error = error
 
-    def write(self, table: str, replica: int, build: Callable[[], pa.Table]) -> None:
-        """Queue a table for writing; `build` makes it in the writer's thread."""
+    def write(self, table: str, replica: int, build: Callable[[], pa.Table | Mapping[str, np.ndarray]]) -> None:
+        """Queue rows for writing; `build` makes them in the writer's thread."""
         self._check()
         self.work.put((table, replica, build))
 
@@ -150,6 +179,9 @@ class RunFolder:
     def _merge(self, table: str) -> None:
         """Make one file of the replicas' pieces, in order of replica."""
         pieces = [self._piece(*key)(0) for key in self.writers if key[0] == table]
+        if len(pieces) == 1:
+            pieces[0].rename(self.path / f"{table}.parquet")
+            return
         whole = TableWriter(schema.TABLES[table], lambda _: self.path / f"{table}.parquet")
         for piece in pieces:
             for batch in pq.ParquetFile(piece).iter_batches(GROUP_ROWS):

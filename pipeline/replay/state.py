@@ -233,7 +233,8 @@ class State:
         """Take the rows that a replica has written to `steps`, `gaps` or `decisions` and return a copy."""
         used = int(self.engines[f"{table}_used"][replica])
         self.engines[f"{table}_used"][replica] = 0
-        return getattr(self, table)[replica, :used].copy()
+        rows = getattr(self, table)[replica, :used].view(np.ndarray)
+        return rows.view(np.uint8).copy().view(rows.dtype)  # as records, they would be copied field by field
 
     def load(self, batch: TraceBatch) -> None:
         """Append trace rows to the window, which grows if it must; the engines may go on to the last arrival."""

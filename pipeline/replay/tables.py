@@ -1,4 +1,4 @@
-"""Kernel rows to Arrow tables of the run folder, as schema.py describes them."""
+"""Kernel rows to tables of the run folder, as schema.py describes them."""
 
 import numpy as np
 import pyarrow as pa
@@ -53,18 +53,17 @@ def requests(rows: np.ndarray, first: int, identity: pa.Table) -> pa.Table:
     return _table(schema.REQUESTS, columns)
 
 
-def engine_rows(table: str, rows: np.ndarray, replica: int) -> pa.Table:
-    """Return rows of `steps`, `gaps` or `decisions` from the kernel's records."""
-    wanted = schema.TABLES[table]
+def engine_columns(table: str, rows: np.ndarray, replica: int) -> dict[str, np.ndarray]:
+    """Return rows of `steps`, `gaps` or `decisions` as the columns of the kernel's records, not copied."""
     columns = {}
-    for column in wanted.columns:
+    for column in schema.TABLES[table].columns:
         if column.name == "prefill_area":
-            columns[column.name] = pa.array(rows["prefill_area2"] / 2)
+            columns[column.name] = rows["prefill_area2"] / 2
         elif column.name == "replica":
-            columns[column.name] = pa.array(np.full(len(rows), replica, np.int16))
+            columns[column.name] = np.full(len(rows), replica, np.int16)
         else:
-            columns[column.name] = pa.array(rows[column.name].copy())
-    return _table(wanted, columns)
+            columns[column.name] = rows[column.name]
+    return columns
 
 
 def _table(table: schema.Table, columns: dict) -> pa.Table:

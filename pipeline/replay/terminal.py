@@ -2,18 +2,34 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from pipeline import kernel
+from pipeline import hardware
 from pipeline.config import Config
-from pipeline.replay import driver
+from pipeline.replay import manifest
+from pipeline.replay.manifest import TraceFile
+
+if TYPE_CHECKING:
+    from pipeline.replay import driver
 
 
-def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) -> tuple[Path, bool]:
+def replay(
+    trace: TraceFile, config: Config, root: Path, *, where: str | None = None, decisions: bool = False
+) -> tuple[Path, bool]:
     """Do what `driver.replay` does, with a progress bar on stderr if that is a terminal."""
+    run = manifest.run_id(trace.digest, where, hardware.resolve(config).config, decisions)
+    found = manifest.find(root, run)
+    return (found, False) if found is not None else _make(trace, config, root, where, decisions)
+
+
+def _make(trace: TraceFile, config: Config, root: Path, where: str | None, decisions: bool) -> tuple[Path, bool]:
+    # Loading the engine takes most of a second, so a run that is found does without.
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from pipeline import kernel
+    from pipeline.replay import driver
+
     console = Console(file=sys.stderr)
     compiled = any(kernel.CACHE_FOLDER.rglob("*.nbc"))
     columns = (
@@ -27,7 +43,7 @@ def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) 
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("replay", total=1.0, figures="")
 
-        def show(progress: driver.Progress) -> None:
+        def show(progress: "driver.Progress") -> None:
             if progress.steps == 0 and not compiled:
                 bar.update(task, figures="compiling the engine, once (under a minute) ...")
                 return
@@ -36,7 +52,7 @@ def replay(trace: driver.TraceFile, config: Config, root: Path, **options: Any) 
             rate = f"{progress.simulated_s / elapsed:,.0f}x real time"
             bar.update(task, completed=progress.share, figures=f"{done}, {clock} simulated, {rate}")
 
-        return driver.replay(trace, config, root, report=show, **options)
+        return driver.replay(trace, config, root, where=where, decisions=decisions, report=show)
 
 
 def _clock(seconds: float) -> str:

@@ -1,6 +1,5 @@
 """The HTML page: one file that needs no network, with the chart library inside it once."""
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,8 +10,6 @@ from pipeline.report import theme, words
 from pipeline.report.contents import Contents
 from pipeline.report.shapes import Heading
 from pipeline.resources import folder
-
-_UNIT = re.compile(r"(\d) (%|ms|s|min|h|d|µs)(?!\w)")
 
 
 def html(contents: Contents) -> str:
@@ -75,13 +72,8 @@ def _environment(root: Path) -> Environment:
         undefined=StrictUndefined,
         keep_trailing_newline=True,
     )
-    environment.filters["together"] = _together
+    environment.filters["together"] = words.together
     return environment
-
-
-def _together(text: str) -> str:
-    """Return the text with numbers and their units kept on one line."""
-    return _UNIT.sub("\\1\u00a0\\2", text)
 
 
 @cache

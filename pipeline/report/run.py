@@ -75,11 +75,11 @@ def open_runs(folders: Sequence[Path]) -> list[Run]:
     found = {known.run_id: known for known in (runs.read(folder) for folder in folders)}
 
     def opened(known: runs.Run) -> Run:
-        connection = session.open([known.folder], everything=False)
+        connection = session.open([known.folder], keep=True)
         return Run(
             known.folder,
             dict(known.facts),
-            lambda name, params: session.answer(connection, name, **params).fill_nan(None).to_dicts(),
+            lambda name, params: session.answer_rows(connection, name, **params),
         )
 
     return [opened(known) for known in found.values()]

@@ -43,8 +43,9 @@ def _styled(run: Run) -> Iterator[tuple[str, str]]:
     yield from ((line, "") for line in _percentiles(run))
     yield from ((line, "") for line in _facts(run))
     warnings = run.manifest.get("warnings") or []
+    most_lines = 2 if len(warnings) <= MOST_WARNINGS else 1
     for text in warnings[:MOST_WARNINGS]:
-        yield textwrap.shorten(f"warning: {text}", WIDTH, placeholder=" ..."), "yellow"
+        yield from ((line, "yellow") for line in _wrap(f"warning: {text}", indent=9, most_lines=most_lines))
     if len(warnings) > MOST_WARNINGS:
         yield f"{words.plural(len(warnings) - MOST_WARNINGS, 'more warning')}: see run.json", "yellow"
     yield f"run        {run.folder}", ""
@@ -75,12 +76,22 @@ def _facts(run: Run) -> Iterator[str]:
     hits = words.share(row["hit_share"])
     yield f"cache      {hits} of prompt tokens found; {words.plural(row['preemptions'] or 0, 'preemption')}"
     outcomes = run.manifest["counts"]["outcomes"]
-    ended = ", ".join(f"{words.count(n)} {name.replace('_', ' ')}" for name, n in outcomes.items() if n)
+    replayed = {name.replace("_", " "): n for name, n in outcomes.items() if n and name != "not_replayed"}
+    ended = ", ".join(f"{words.count(n)} {name}" for name, n in replayed.items())
     yield from _wrap(f"requests   {ended or 'none'}", indent=11)
     rejected = run.manifest["trace"].get("rejected_records")
-    unread = "unknown" if rejected is None else words.count(rejected)
-    yield f"records    {unread} unreadable, {words.count(outcomes.get('not_replayed') or 0)} not replayed"
+    unread = "" if rejected is None else f"{words.count(rejected)} unreadable, "
+    yield f"records    {unread}{words.count(outcomes.get('not_replayed') or 0)} not replayed"
 
 
-def _wrap(text: str, indent: int = 0) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+def _wrap(text: str, indent: int = 0, most_lines: int | None = None) -> list[str]:
+    """Return the text in lines that part no number from its unit."""
+    lines = textwrap.wrap(
+        words.together(text),
+        WIDTH,
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        max_lines=most_lines,
+        placeholder=" ...",
+    )
+    return [line.replace("\u00a0", " ") for line in lines]

@@ -1,6 +1,9 @@
 """Numbers as people read them: three digits, a unit, and a dash for what is unknown."""
 
+import re
+
 UNKNOWN = "–"
+_UNIT = re.compile(r"(\d) (%|ms|s|min|h|d|µs)(?!\w)")
 
 
 def count(value: int | float | None) -> str:
@@ -62,3 +65,8 @@ def share(value: float | None, digits: int = 1) -> str:
 def gib(value: float | None) -> str:
     """Return a size in GiB."""
     return UNKNOWN if value is None else f"{number(value)} GiB"
+
+
+def together(text: str) -> str:
+    """Return the text with numbers and their units kept on one line, by spaces that do not break."""
+    return _UNIT.sub("\\1\u00a0\\2", text)

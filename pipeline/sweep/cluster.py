@@ -18,7 +18,7 @@ from typing import Any
 
 from pipeline.errors import ConfigError, RunError
 from pipeline.replay import manifest
-from pipeline.replay.driver import TraceFile
+from pipeline.replay.manifest import TraceFile
 from pipeline.sweep import work
 from pipeline.sweep.local import Tell
 from pipeline.sweep.work import EXIT_FAULT, Job, Outcome

@@ -19,7 +19,7 @@ from pipeline import config as config_module
 from pipeline.errors import RunError
 from pipeline.query import catalog, runs
 from pipeline.replay import manifest
-from pipeline.replay.driver import TraceFile
+from pipeline.replay.manifest import TraceFile
 from pipeline.report import words
 from pipeline.sweep.grid import Grid, Settings, describe, value_text
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pipeline import hardware, report
 from pipeline.errors import ConfigError, ServecastError
 from pipeline.replay import manifest
-from pipeline.replay.driver import TraceFile
+from pipeline.replay.manifest import TraceFile
 from pipeline.sweep import local, results, work
 from pipeline.sweep.cluster import Cluster
 from pipeline.sweep.grid import Grid

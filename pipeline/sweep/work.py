@@ -14,7 +14,7 @@ from pipeline.config import Config
 from pipeline.errors import ServecastError
 from pipeline.query import session
 from pipeline.replay import driver
-from pipeline.replay.driver import TraceFile
+from pipeline.replay.manifest import TraceFile
 from pipeline.replay.prepare import prepare
 
 EXIT_INPUT, EXIT_FAULT = 2, 3
@@ -55,9 +55,8 @@ def make(job: Job, share: Callable[[float], None], *, trace: TraceFile, root: Pa
 
 def figures(run: Path) -> dict[str, Any]:
     """Return the row of `sweep_points` of a finished run, with one thread: the same bits on every machine."""
-    connection = session.open([run], threads=1)
-    connection.execute("SET enable_progress_bar = false")
-    (row,) = session.answer(connection, "sweep_points").fill_nan(None).to_dicts()
+    connection = session.open([run], threads=1, keep=True)
+    (row,) = session.answer_rows(connection, "sweep_points")
     return row
 
 

@@ -1,7 +1,7 @@
 -- headline: how did the run go, in one row?
 -- kind:   answer
 -- grain:  one row per run
--- needs:  itl_quantiles, kv_memory, request_latency, requests, runs, step_summary, throughput, user_level
+-- needs:  kv_memory, request_latency, requests, run_latency, runs, step_summary, throughput, user_level
 -- params: run VARCHAR = NULL
 -- column: run_id              VARCHAR run
 -- column: requests            BIGINT  requests replayed, refused ones included
@@ -42,10 +42,21 @@ WITH asked AS (
 waits AS (
     SELECT
         run_id,
-        QUANTILE_CONT(ttft_ms, [0.5, 0.95]) AS ttft,
-        QUANTILE_CONT(tpot_ms, [0.5, 0.95]) AS tpot,
-        QUANTILE_CONT(e2e_ms, [0.5, 0.95]) AS e2e,
-        QUANTILE_CONT(queue_ms, 0.95) AS queue_p95_ms,
+        ANY_VALUE(p50_ms) FILTER (WHERE metric = 'ttft') AS ttft_p50_ms,
+        ANY_VALUE(p95_ms) FILTER (WHERE metric = 'ttft') AS ttft_p95_ms,
+        ANY_VALUE(p50_ms) FILTER (WHERE metric = 'tpot') AS tpot_p50_ms,
+        ANY_VALUE(p95_ms) FILTER (WHERE metric = 'tpot') AS tpot_p95_ms,
+        ANY_VALUE(p95_ms) FILTER (WHERE metric = 'itl') AS itl_p95_ms,
+        ANY_VALUE(p50_ms) FILTER (WHERE metric = 'e2e') AS e2e_p50_ms,
+        ANY_VALUE(p95_ms) FILTER (WHERE metric = 'e2e') AS e2e_p95_ms,
+        ANY_VALUE(p95_ms) FILTER (WHERE metric = 'queue') AS queue_p95_ms
+    FROM run_latency
+    WHERE $run IS NULL OR run_id = $run
+    GROUP BY run_id
+),
+sums AS (
+    SELECT
+        run_id,
         SUM(cached_tokens) FILTER (WHERE ran) / NULLIF(SUM(input_tokens) FILTER (WHERE ran), 0) AS hit_share,
         COALESCE(SUM(preemptions), 0)::BIGINT AS preemptions
     FROM request_latency
@@ -71,13 +82,13 @@ SELECT
     output_tokens_per_s,
     users_ns / 1e9 / duration_s AS users_mean,
     users_peak,
-    ttft[1] AS ttft_p50_ms,
-    ttft[2] AS ttft_p95_ms,
-    tpot[1] AS tpot_p50_ms,
-    tpot[2] AS tpot_p95_ms,
-    itl.quantiles_ms[1] AS itl_p95_ms,
-    e2e[1] AS e2e_p50_ms,
-    e2e[2] AS e2e_p95_ms,
+    ttft_p50_ms,
+    ttft_p95_ms,
+    tpot_p50_ms,
+    tpot_p95_ms,
+    itl_p95_ms,
+    e2e_p50_ms,
+    e2e_p95_ms,
     queue_p95_ms,
     mean_share AS kv_mean_share,
     peak_share AS kv_peak_share,
@@ -88,8 +99,8 @@ FROM runs
 LEFT JOIN asked USING (run_id)
 LEFT JOIN throughput($run) USING (run_id)
 LEFT JOIN waits USING (run_id)
+LEFT JOIN sums USING (run_id)
 LEFT JOIN users USING (run_id)
-LEFT JOIN itl_quantiles('all', $run, [0.95], 1) AS itl USING (run_id)
 LEFT JOIN kv_memory($run) USING (run_id)
 LEFT JOIN step_summary($run) USING (run_id)
 WHERE $run IS NULL OR run_id = $run

@@ -1,7 +1,7 @@
 -- latency: how long do callers wait?
 -- kind:   answer
 -- grain:  one row per run and metric
--- needs:  latency_percentiles, metric_rank
+-- needs:  metric_rank, run_latency
 -- params: run VARCHAR = NULL
 -- column: run_id  VARCHAR run
 -- column: metric  VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
@@ -27,5 +27,6 @@ SELECT
     p95_ms,
     p99_ms,
     max_ms
-FROM latency_percentiles('all', $run)
+FROM run_latency
+WHERE $run IS NULL OR run_id = $run
 ORDER BY run_id, metric_rank(metric);

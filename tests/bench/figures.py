@@ -79,7 +79,7 @@ def decoding(runs: int, tokens: int) -> list[Row]:
 
 
 def fleet(runs: int, requests: int) -> Row:
-    """Time eight replicas against one, per step row and request, each with the same traffic per replica.
+    """Time eight replicas against one, per step row and request, each with so many requests per replica.
 
     Both routers that look at no more than the number of requests: by turn and by load.
     """
@@ -93,10 +93,10 @@ def fleet(runs: int, requests: int) -> Row:
         ("by_load", 8, ("fleet.replicas=8", "fleet.router=least_outstanding")),
     ):
         path = workloads.OUT / "traces" / f"fleet-{requests}-{replicas}.parquet"
-        rate = replicas * workloads.WEEK_REQUESTS / workloads.WEEK_S / 8
+        duration_s = requests * 8 * workloads.WEEK_S / workloads.WEEK_REQUESTS
         if not path.is_file():
             path.parent.mkdir(parents=True, exist_ok=True)
-            synth.generate(path, requests=requests, duration_s=requests / rate)
+            synth.generate(path, requests=requests * replicas, duration_s=duration_s)
         deployment, batches = kernel.batches(path, settings)
         made = [kernel.replay(deployment, batches) for _ in range(runs + 1)][1:]
         found[f"{name}_ns"] = [one.cpu_s / (one.steps + one.requests) * 1e9 for one in made]

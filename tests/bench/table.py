@@ -31,7 +31,7 @@ def command(name: str, row: Row) -> str:
 def ratio(row: Row) -> list[str]:
     """Return lines on the time of a replay against that of writing its tables."""
     rows = row["requests"] + row["steps"]
-    lines = [f"End to end against pyarrow writing the same tables ({_short(rows)} rows, target at most 2)"]
+    lines = [f"Replay against pyarrow writing the same tables ({_short(rows)} rows; target: at most 2)"]
     for kind in ("wall", "cpu"):
         ours, theirs = row[f"replay_{kind}_s"], row[f"pyarrow_{kind}_s"]
         each = [a / b for a, b in zip(ours, theirs, strict=True)]
@@ -71,12 +71,12 @@ def start_up(row: Row) -> list[str]:
     for name, title, target in (
         ("help_s", "servecast --help", "0.3 s"),
         ("sample_s", "replay of the sample, warm", "3 s"),
-        ("first_s", "the same, engine to be compiled", "60 s"),
+        ("first_s", "first replay, compiling", "60 s"),
     ):
         if name in row:
             wall, cpu = ([pair[place] for pair in row[name]] for place in (0, 1))
-            figures = f"{median(wall):6.2f} s {span(wall, '.2f'):>14}   CPU {median(cpu):.2f} s   (target {target})"
-            lines.append(f"  {title:32}{figures}")
+            figures = f"{median(wall):6.2f} s {span(wall, '.2f'):>12}  CPU {median(cpu):5.2f} s  (target {target})"
+            lines.append(f"  {title:27}{figures}")
     return lines
 
 

@@ -26,26 +26,26 @@ def test_engine_decides_as_vllm_did(folder, engine):
     assert found == {}
 
 
-@settings(max_examples=400)
+@settings(max_examples=strategies.examples(120))
 @given(strategies.scenarios())
 def test_every_visit_agrees_with_the_twin(scenario):
     assert agree.differences(scenario.twin(check=False), agree.kernel(scenario, decisions=True)) == []
 
 
-@settings(max_examples=600)
+@settings(max_examples=strategies.examples(200))
 @given(strategies.scenarios())
 def test_the_shortcut_agrees_with_the_twin(scenario):
     assert agree.differences(scenario.twin(check=False), agree.kernel(scenario)) == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=strategies.examples(40))
 @given(strategies.scenarios(), st.integers(1, 5), st.integers(1, 7))
 def test_cutting_buffers_and_trace_elsewhere_changes_nothing(scenario, rows, pieces):
     sizes = {"step_rows": rows, "gap_rows": 1, "decision_rows": 1, "window": 1}
     assert agree.differences(scenario.twin(check=False), agree.kernel(scenario, pieces=pieces, sizes=sizes)) == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=strategies.examples(40))
 @given(strategies.scenarios())
 def test_measured_step_times_agree_with_the_plain_formula(scenario):
     deployment = hardware.resolve(config.load())
@@ -65,7 +65,7 @@ def test_measured_step_times_agree_with_the_plain_formula(scenario):
     assert agree.differences(twin, agree.kernel(scenario, cost=driver.cost(deployment))) == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=strategies.examples(15))
 @given(strategies.scenarios())
 def test_the_same_replay_gives_the_same_rows(scenario):
     one, two = agree.kernel(scenario), agree.kernel(scenario)

@@ -44,7 +44,7 @@ def alone(scenario, rows):
     return oracle.run(chosen, scenario.engine, duration, scenario.timeout_ns, scenario.queue_limit)
 
 
-@settings(max_examples=150)
+@settings(max_examples=strategies.examples(50))
 @given(strategies.scenarios(), st.integers(2, 4), st.sampled_from(["round_robin", "least_outstanding"]), st.data())
 def test_a_replica_does_what_it_would_do_alone(scenario, replicas, router, data):
     replayable = np.isin(np.arange(len(scenario.trace.rows)), scenario.trace.replayable)
@@ -63,7 +63,7 @@ def test_a_replica_does_what_it_would_do_alone(scenario, replicas, router, data)
         assert agree.differences(alone(scenario, rows), result) == []
 
 
-@settings(max_examples=150)
+@settings(max_examples=strategies.examples(50))
 @given(strategies.scenarios(clients=False), st.integers(2, 4))
 def test_least_outstanding_counts_requests_in_flight(scenario, replicas):
     assume(scenario.a_ns > 0)  # where steps take no time, arrivals and ends of one moment have no order

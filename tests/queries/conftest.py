@@ -57,6 +57,7 @@ class Sql:
 
     def __init__(self) -> None:
         self.connection = session.open()
+        session.load_all(self.connection)
 
     def rows(self, name: str, text: str) -> None:
         """Let the view `name` hold these rows."""

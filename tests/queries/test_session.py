@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pipeline.errors import QueryError, RunError
-from pipeline.query import session
+from pipeline.query import catalog, session
 from tests.queries import fake_run
 
 
@@ -21,7 +21,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def runs(folders):
-    return session.open(folders)
+    return session.open(folders, keep=True)
 
 
 def test_answers_cover_all_runs_or_one(runs):
@@ -45,7 +45,7 @@ _alone: dict = {}
 def session_of(folder):
     """Open a run once for all tests of this file."""
     if folder not in _alone:
-        _alone[folder] = session.open([folder])
+        _alone[folder] = session.open([folder], keep=True)
     return _alone[folder]
 
 
@@ -106,24 +106,33 @@ def test_without_runs_every_answer_is_empty():
     assert session.failed_checks(connection) == {}
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_tiny_runs_answer_everything(tmp_path, count):
-    connection = session.open([fake_run.write(tmp_path / "run", count=count)])
+def test_tiny_runs_answer_everything(tmp_path):
+    """Nothing in the trace, one request, and one that was rejected, so that nothing ran."""
+    none = fake_run.write(tmp_path / "none", count=0, seed=10)
+    one = fake_run.write(tmp_path / "one", count=1, seed=11)
+    rows = [{"request": 0, "request_id": "r", "log_status": "ok", "outcome": "rejected", "arrival_ns": 0}]
+    fake_run.write_tables(tmp_path / "idle", rows, {}, [], 10)
+    fake_run.write_manifest(tmp_path / "idle", "a", fake_run.CONFIG, ["rejected"], {})
+    connection = session.open([none, one, tmp_path / "idle"], keep=True)
     for name in session.answers():
         session.answer(connection, name)
-    assert session.answer(connection, "headline")["requests"].to_list() == [count]
+    assert session.answer(connection, "headline")["requests"].to_list() == [0, 1, 1]
+    (row,) = session.answer_rows(connection, "headline", run="a")
+    assert (row["requests"], row["slo_share"], row["ttft_p95_ms"], row["kv_peak_share"]) == (1, 0.0, None, None)
     assert session.failed_checks(connection) == {}
 
 
-def test_a_run_in_which_nothing_ran(tmp_path):
-    rows = [{"request": 0, "request_id": "r", "log_status": "ok", "outcome": "rejected", "arrival_ns": 0}]
-    fake_run.write_tables(tmp_path, rows, {}, [], 10)
-    fake_run.write_manifest(tmp_path, "a", fake_run.CONFIG, ["rejected"], {})
-    connection = session.open([tmp_path])
-    for name in session.answers():
-        session.answer(connection, name)
-    (row,) = session.answer(connection, "headline").to_dicts()
-    assert (row["requests"], row["slo_share"], row["ttft_p95_ms"], row["kv_peak_share"]) == (1, 0.0, None, None)
+def test_objects_are_there_when_a_statement_names_them():
+    connection = session.open()
+    views = "SELECT name FROM stored.loaded WHERE part = 'call'"
+    session.run(connection, "FROM preemptions")
+    assert connection.execute(views).fetchall() == [("preemptions",)]
+    session.run(connection, "FROM kv_memory(run := 'a')")
+    assert connection.execute(views).fetchall() == [("preemptions",)]
+    with pytest.raises(QueryError, match='"latency"'):
+        session.run(connection, "FROM latenzy")
+    listed = {name for (name,) in session.rows(connection, "SHOW TABLES")}
+    assert listed == {query.name for query in catalog.load().values() if query.is_view}
 
 
 def test_the_quote_in_a_path_is_no_sql(tmp_path):

@@ -273,7 +273,7 @@ def test_arguments_that_are_not_modelled_are_named(tmp_path):
     facts = servecast.facts(folder)
     assert facts["config"]["engine"]["max_num_seqs"] == 8
     for name in ("--speculative-config is not modelled", "--enable-lora is not modelled"):
-        assert f"not modelled: {name}" in result.stderr
+        assert name in result.stderr
         assert any(name in text for text in facts["unmodelled"])
     assert CANARY not in result.output + (folder / "run.json").read_text()
 

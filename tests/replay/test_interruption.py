@@ -190,7 +190,7 @@ def test_a_disk_that_fills_at_any_file(trace, tmp_path, monkeypatch, table):
 def test_a_fault_in_the_writer_does_not_hang(trace, tmp_path, monkeypatch):
     from pipeline.replay import tables
 
-    monkeypatch.setattr(tables, "engine_rows", lambda *_: 1 / 0)
+    monkeypatch.setattr(tables, "engine_columns", lambda *_: 1 / 0)
     result = servecast.run("replay", trace, "-o", tmp_path / "runs", *servecast.settings())
     assert result.exit_code == 3
     assert "internal fault: ZeroDivisionError" in result.stderr

@@ -23,10 +23,28 @@ def test_summary_as_it_is_printed():
         "throughput 5.41 requests/s, 1,160 tokens/s out; goodput 5.35 requests/s\n"
         "KV memory  mean 38 %, p95 66 %, peak 71 %; above 90 % for 0 % of time\n"
         "cache      42 % of prompt tokens found; 0 preemptions\n"
-        "requests   9,850 finished, 20 rejected, 130 not replayed\n"
+        "requests   9,850 finished, 20 rejected\n"
         "records    12 unreadable, 130 not replayed\n"
         "run        runs/0123456789abcdef\n"
     )
+
+
+def test_what_is_not_known_is_not_said():
+    manifest = copy.deepcopy(samples.MANIFEST)
+    manifest["trace"]["rejected_records"] = None
+    assert "\nrecords    130 not replayed\n" in summary.plain(samples.run(manifest=manifest))
+
+
+def test_a_number_stays_with_its_unit_and_a_warning_has_two_lines():
+    manifest = copy.deepcopy(samples.MANIFEST)
+    manifest["warnings"] = ["x" * 69 + " 5 ms", "word " * 100]
+    lines = summary.plain(samples.run(manifest=manifest)).splitlines()
+    first = lines.index("warning: " + "x" * 69)
+    assert lines[first + 1 : first + 4] == [
+        " " * 9 + "5 ms",
+        "warning: " + "word " * 13 + "word",
+        " " * 9 + "word " * 12 + "word ...",
+    ]
 
 
 def test_many_warnings_and_outcomes_stay_within_25_lines_of_80_columns():

@@ -16,3 +16,8 @@ def little(path: Path, sweep: str, base: str = "", **changed) -> Path:
     lines = "\n".join(f"{name} = {value}" for name, value in values.items() if value is not None)
     path.write_text(f"[engine]\n{lines}\n{base}\n[sweep]\n{sweep}\n")
     return path
+
+
+def run_here(call, jobs, workers, tell=lambda *_: None):
+    """Do jobs in this process, one after the other: in place of pipeline.sweep.local.run."""
+    return {job.index: call(job, lambda share: None) for job in jobs}

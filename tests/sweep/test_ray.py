@@ -11,26 +11,38 @@ import pytest
 from pipeline.errors import ConfigError
 from pipeline.replay import driver, manifest
 from pipeline.replay.prepare import prepare
-from pipeline.sweep import cluster, grid, run, work
+from pipeline.sweep import cluster, grid, local, run, work
 from pipeline.sweep.cluster import Cluster
 from pipeline.sweep.work import Job
 from tests.replay import servecast
-from tests.sweep.little import GRID, little
+from tests.sweep.little import GRID, little, run_here
 
 with_ray = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed (servecast[ray])")
 # Read when Ray is first imported: no reports to its makers, and loopback addresses stay what they are.
 os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 LINE = "0us 64>200 times=300"
+# Ray waits fifteen seconds before it takes a node for lost.
+SOON_MISSED = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
 
 
-@pytest.fixture
-def points(tmp_path):
-    return grid.load(little(tmp_path / "grid.toml", GRID))
+@pytest.fixture(scope="module")
+def points(tmp_path_factory):
+    return grid.load(little(tmp_path_factory.mktemp("grid") / "grid.toml", GRID))
 
 
-@pytest.fixture
-def trace(tmp_path):
-    return prepare([servecast.trace(tmp_path / "trace.parquet", LINE)], tmp_path)
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    place = tmp_path_factory.mktemp("trace")
+    return prepare([servecast.trace(place / "trace.parquet", LINE)], place)
+
+
+@pytest.fixture(scope="module")
+def here(points, trace, tmp_path_factory):
+    """The sweep without Ray, in this process: its folder and what it said."""
+    root = tmp_path_factory.mktemp("here") / "runs"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local, "run", run_here)
+        return root, run.sweep(points, trace, root, workers=1)
 
 
 def contents(root: Path) -> dict[str, bytes]:
@@ -58,9 +70,9 @@ def test_a_task_needs_no_file_of_the_caller_and_sends_the_whole_run(points, trac
     sent = replace(trace, path=Path("trace.parquet"))
     made = cluster.make(asked, sent, trace.path.read_bytes(), None, manifest.ENGINE_VERSION)
     cluster._unpack(made.archive, tmp_path / "there", asked.run_id)
-    here, _ = driver.replay(trace, asked.config, tmp_path / "here")
+    alone, _ = driver.replay(trace, asked.config, tmp_path / "here")
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
-    assert made.outcome.figures == work.figures(here)
+    assert made.outcome.figures == work.figures(alone)
 
 
 def test_a_machine_with_another_version_is_refused(points, trace):
@@ -70,13 +82,18 @@ def test_a_machine_with_another_version_is_refused(points, trace):
     assert "must be servecast 0.0.9, as here" in made.outcome.reason
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def two_nodes():
     """A head that runs no task and can keep nothing but its own, and two nodes of one processor each."""
     ray_cluster = importlib.import_module("ray.cluster_utils")
     started = ray_cluster.Cluster(
         initialize_head=True,
-        head_node_args={"num_cpus": 0, "include_dashboard": False, "node_ip_address": "127.0.0.1"},
+        head_node_args={
+            "num_cpus": 0,
+            "include_dashboard": False,
+            "node_ip_address": "127.0.0.1",
+            "_system_config": SOON_MISSED,
+        },
     )
     nodes = [started.add_node(num_cpus=1, node_ip_address="127.0.0.1") for _ in range(2)]
     started.wait_for_nodes()
@@ -93,8 +110,8 @@ def kill(node) -> None:
 
 @with_ray
 @pytest.mark.slow
-def test_a_sweep_outlives_a_node_and_gives_the_same_bytes(points, trace, tmp_path, two_nodes):
-    here = run.sweep(points, trace, tmp_path / "here", workers=1)
+def test_a_sweep_outlives_a_node_and_gives_the_same_bytes(points, trace, here, tmp_path, two_nodes):
+    root, wanted = here
     started, nodes = two_nodes
     killed = []
 
@@ -107,18 +124,18 @@ def test_a_sweep_outlives_a_node_and_gives_the_same_bytes(points, trace, tmp_pat
     there = run.sweep(points, trace, tmp_path / "there", cluster=Cluster(started.address), tell=tell)
     assert killed
     assert killed[0] < len(points.points)
-    assert there.exit_code == here.exit_code == 0
-    assert there.made == here.made == len(points.points)
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert there.exit_code == wanted.exit_code == 0
+    assert there.made == wanted.made == len(points.points)
+    assert contents(tmp_path / "there") == contents(root)
 
 
 @with_ray
 @pytest.mark.slow
-def test_a_ray_of_its_own(points, trace, tmp_path):
-    here = run.sweep(points, trace, tmp_path / "here", workers=1)
+def test_a_ray_of_its_own(points, trace, here, tmp_path):
+    root, wanted = here
     there = run.sweep(points, trace, tmp_path / "there", cluster=Cluster(jobs=1))
-    assert there.choice == here.choice
-    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+    assert there.choice == wanted.choice
+    assert contents(tmp_path / "there") == contents(root)
     assert run.sweep(points, trace, tmp_path / "there", cluster=Cluster("nowhere:1")).made == 0  # nothing left to ask
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from pipeline.report import drawing
 from pipeline.sweep import grid, local, run, work
-from pipeline.sweep.work import Job, Outcome
+from pipeline.sweep.work import Job
 from tests.replay import servecast
-from tests.sweep.little import GRID, little
+from tests.sweep.deadly import deadly
+from tests.sweep.little import GRID, little, run_here
 
 LINE = "0us 64>40 times=40, 1s 100>10 times=10"
 
@@ -34,11 +35,7 @@ def trace(tmp_path):
 
 @pytest.fixture
 def inline(monkeypatch):
-    """Do jobs in this process, one after the other, where processes are not what a test is about."""
-
-    def run_here(call, jobs, workers, tell=lambda *_: None):
-        return {job.index: call(job, lambda share: None) for job in jobs}
-
+    """Where processes are not what a test is about."""
     monkeypatch.setattr(local, "run", run_here)
 
 
@@ -195,15 +192,6 @@ def test_a_run_that_fails_is_named_and_tried_again(tmp_path, trace, inline):
     assert servecast.content(tmp_path / "blocked") == servecast.content(tmp_path / "runs")
 
 
-def deadly(job: Job, share, *, victim: int) -> Outcome:
-    """A job that kills its process if it is the victim, else waits until the victim has begun."""
-    share(0.5)
-    if job.index == victim:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.1)
-    return Outcome({"index": job.index})
-
-
 def test_a_process_that_dies_costs_only_its_own_run():
     from pipeline.config import Config
 
@@ -235,10 +223,10 @@ def living(group: int) -> list[str]:
     return [row[2] for row in rows if int(row[0]) == group and not row[1].startswith("Z")]
 
 
-def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, trace):
+def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, monkeypatch):
     """As a terminal sends it: to the command and all its processes at once."""
     path = little(tmp_path / "grid.toml", "load.rate_scale = [1, 2, 3, 4, 5]")
-    long = servecast.trace(tmp_path / "long.parquet", "0us 64>400 times=8000")
+    long = servecast.trace(tmp_path / "long.parquet", "0us 64>400 times=3000")
     root = tmp_path / "runs"
     process = servecast.start("sweep", path, long, "-o", root, "--jobs", 2, start_new_session=True)
     deadline = time.monotonic() + 120
@@ -255,6 +243,7 @@ def test_ctrl_c_keeps_what_is_finished_and_stops_every_process(tmp_path, trace):
     while living(process.pid) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert living(process.pid) == []
+    monkeypatch.setattr(local, "run", run_here)
     again = servecast.run("sweep", path, long, "-o", root, "--jobs", 2)
     assert again.exit_code == 0, again.output
     assert f"({5 - len(kept)} made now, {len(kept)} were there)" in again.output
