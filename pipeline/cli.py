@@ -234,6 +234,85 @@ def sweep(
 
 
 @main.command()
+@_LOGS
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML; [prices] is read.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as prices.bucket_s=120.")
+@click.option(
+    "--provider", type=click.Choice(["azure", "google", "openai", "anthropic", "bedrock"]), help="Whose capacity."
+)
+@click.option("--model", metavar="NAME", help="Model that serves the traffic, as `servecast prices` lists it.")
+@click.option("--deployment-type", type=click.Choice(["global", "datazone", "regional"]), help="Kind of deployment.")
+@click.option("--region", metavar="NAME", help="Region, named on the page.")
+@click.option("--where", metavar="CONDITION", help="Count only these rows, as \"model = 'm'\".")
+@_reading
+@click.option("--own", "with_own", is_flag=True, help="Also find how many own replicas keep the SLO, by replays.")
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of runs."
+)
+def ptu(
+    logs: tuple[Path, ...],
+    config_path: Path | None,
+    overrides: tuple[str, ...],
+    where: str | None,
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    with_own: bool,
+    out: Path,
+    **chosen: str | None,
+) -> None:
+    """Say how much provisioned capacity to buy for the traffic of a trace or a log, and when it breaks even.
+
+    Every request goes through the vendor's admission rule for each number of units; what does not fit spills to
+    pay-as-you-go. Prices and rates are published ones, or what [prices] states instead. Tables go to
+    OUT/purchases/ID/ for `servecast sql`, the page to reports/out/.
+    """
+    from pipeline import config
+    from pipeline import report as reports
+    from pipeline.capacity import run
+    from pipeline.replay.prepare import prepare
+
+    given = [f"prices.{key}={value}" for key, value in chosen.items() if value is not None]
+    settings = config.load(config_path, (*overrides, *given))
+    trace = prepare(
+        list(logs),
+        out,
+        format=format_,
+        read_options=_pairs(read_option),
+        spread_ticks=spread_ticks,
+        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
+    )
+    folder, made = run.decide(trace, settings, out, where=where, with_own=with_own)
+    if not made:
+        click.echo(f"This purchase was decided before: {folder}")
+    reports.show_purchase(folder, _console())
+    page, *_ = reports.write_purchase(folder, _report_folder([folder], None))
+    click.echo(f"tables {folder}\npage   {page}")
+
+
+@main.command()
+@click.argument("table", default="units", metavar="[TABLE]")
+@click.option("--provider", metavar="NAME", help="Only this vendor.")
+@click.option("--model", metavar="TEXT", help="Only models whose name has this text in it.")
+@click.option("--json", "as_json", is_flag=True, help="All columns as JSON lines.")
+def prices(table: str, provider: str | None, model: str | None, as_json: bool) -> None:
+    """List published rates and prices with source and date.
+
+    TABLE is units (the default), unit_prices, token_prices, scale_tier, model_units, gpu_hours, tiers or sources.
+    Dates of more than 90 days ago, and unknown ones, are marked: check them before you buy.
+    """
+    import datetime
+
+    from pipeline.capacity import listing
+
+    rows = listing.rows(table, provider, model)
+    if as_json:
+        click.echo("\n".join(listing.as_json(rows)))
+        return
+    listing.show(table, rows, _console(), datetime.date.today())
+
+
+@main.command()
 def settings() -> None:
     """List every setting of replay.toml with its default and unit."""
     from rich.table import Table

@@ -283,6 +283,7 @@ PURCHASE_SENSITIVITIES = Table(
     PURCHASE_VERSION,
     "one row per changed assumption",
     (
+        _C("place", pa.int64(), "place in the table, from 1"),
         _C("parameter", pa.string(), "what is changed; rule: an admission rule that is not published"),
         _C("change", pa.string(), "the change in words"),
         _C("factor", pa.float64(), "by how much it is multiplied", True),

@@ -19,9 +19,10 @@ MAY_IMPORT = {
     "kernel": set(),
     "replay": BASE | {"hardware", "ingest", "kernel"},
     "query": BASE,
+    "capacity": BASE | {"hardware", "ingest", "query", "replay"},
     "report": BASE | {"query"},
     "sweep": BASE | {"hardware", "kernel", "replay", "query", "report"},
-    "cli": BASE | {"hardware", "ingest", "kernel", "replay", "query", "report", "sweep"},
+    "cli": BASE | {"capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep"},
 }
 HEAVY = ("numba", "polars", "duckdb", "altair", "vl_convert", "pyarrow", "numpy", "pydantic", "rich", "jinja2")
 
@@ -76,7 +77,7 @@ def loaded(program: str) -> set[str]:
     return set(HEAVY) & {name.split(".")[0] for name in done.stdout.split()}
 
 
-@pytest.mark.parametrize("command", ["", "replay", "ingest", "report", "sql", "diff", "synth"])
+@pytest.mark.parametrize("command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices"])
 def test_help_needs_nothing_heavy(command):
     arguments = [*command.split(), "--help"]
     program = f"from pipeline.cli import main\nmain({arguments!r}, standalone_mode=False)"

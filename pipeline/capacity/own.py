@@ -102,7 +102,7 @@ def replay_share(trace: Any, root: Path, where: str | None) -> Callable[[Config]
 
     def share(config: Config) -> float | None:
         run, _ = terminal.replay(trace, config, root, where=where)
-        return session.answer(session.open([run], everything=False), "headline")["slo_share"][0]
+        return session.answer_rows(session.open([run]), "headline")[0]["slo_share"]
 
     return share
 

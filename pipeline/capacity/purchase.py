@@ -198,8 +198,17 @@ def _cheapest(candidates: Sequence[Candidate], market: Market) -> Candidate | No
 def _too_short(market: Market, terms: Sequence[Term]) -> dict[str, str]:
     days = market.span_us / DAY_US
     short = {term.name for term in terms if term.months >= 12 and days < YEARLY_DAYS}
-    reason = f"the log covers {days:,.1f} days; a yearly term is not recommended on less than {YEARLY_DAYS}"
+    covered = f"the log covers {span_text(market.span_us)}"
+    reason = f"{covered}; a yearly term is not recommended on less than {YEARLY_DAYS} days"
     return dict.fromkeys(sorted(short), reason)
+
+
+def span_text(span_us: int) -> str:
+    """Return the length of a log in words: `60 minutes`, `5.0 hours`, `31.0 days`."""
+    days = span_us / DAY_US
+    if days < 2 / 24:
+        return f"{days * 1440:,.0f} minutes"
+    return f"{days * 24:,.1f} hours" if days < 2 else f"{days:,.1f} days"
 
 
 def _days(market: Market, chosen: Candidate | None) -> list[tuple[int, float, float]]:

@@ -91,7 +91,7 @@ def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> An
     )
     yield schema.PURCHASE_SIZES, [_size(decision, one) for one in decision.admitted]
     yield schema.PURCHASE_TERMS, _terms(decision)
-    yield schema.PURCHASE_SENSITIVITIES, [asdict(row) for row in sensitivities]
+    yield schema.PURCHASE_SENSITIVITIES, [{"place": i, **asdict(row)} for i, row in enumerate(sensitivities, 1)]
     yield (
         schema.PURCHASE_DAYS,
         [{"day": d, "payg_usd": paid, "saved_usd": saved} for d, paid, saved in decision.daily_savings_usd],

@@ -1,7 +1,7 @@
 """The recommendation in sentences: what to buy, what it saves, how sure that is, and what was left out."""
 
 from pipeline.capacity.economics import abandoned, survival_break_even
-from pipeline.capacity.purchase import DAY_US, MONTHLY_DAYS, Candidate, Decision
+from pipeline.capacity.purchase import DAY_US, MONTHLY_DAYS, Candidate, Decision, span_text
 
 
 def recommendation(decision: Decision) -> str:
@@ -31,8 +31,7 @@ def confidence(decision: Decision) -> str:
     """Return how sure the saving is, or why that cannot be said."""
     sure = decision.confidence
     if sure is None:
-        days = decision.market.span_us / DAY_US
-        return f"the log covers {_span(days)}, too little to say how sure that is"
+        return f"the log covers {span_text(decision.market.span_us)}, too little to say how sure that is"
     how = "all resamples counted" if sure.exact else "10,000 resamples"
     return f"it saves money in {sure.probability:.0%} of resampled sets of {sure.days} days ({how})"
 
@@ -46,8 +45,8 @@ def cautions(decision: Decision) -> list[str]:
     found = []
     if days < MONTHLY_DAYS:
         found.append(
-            f"The log covers {_span(days)} and is taken to repeat for a month; commit to nothing before a week or more "
-            "was looked at."
+            f"The log covers {span_text(market.span_us)} and is taken to repeat for a month; commit to nothing before "
+            "a week or more was looked at."
         )
     if decision.withheld:
         names = " and ".join(decision.withheld)
@@ -135,9 +134,3 @@ def _place(decision: Decision) -> str:
 
 def _usd(value: float | None) -> str:
     return "unknown" if value is None else f"USD {value:,.0f}" if abs(value) >= 100 else f"USD {value:,.2f}"
-
-
-def _span(days: float) -> str:
-    if days < 2 / 24:
-        return f"{days * 1440:,.0f} minutes"
-    return f"{days * 24:,.1f} hours" if days < 2 else f"{days:,.1f} days"

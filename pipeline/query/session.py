@@ -20,7 +20,8 @@ import pyarrow as pa
 
 from pipeline import schema
 from pipeline.errors import QueryError, RunError
-from pipeline.query import catalog, runs
+from pipeline.query import catalog, purchases, runs
+from pipeline.query.purchases import Purchase
 from pipeline.query.runs import Run
 
 if TYPE_CHECKING:
@@ -41,13 +42,15 @@ _LISTING = re.compile(r"show|pragma|describe|summarize|export|information_schema
 def open(
     folders: Iterable[Path | str] = (), threads: int | None = None, keep: bool = False
 ) -> duckdb.DuckDBPyConnection:
-    """Return a connection with these run folders loaded; without any, all tables are empty.
+    """Return a connection with these folders of runs and purchases loaded; without any, all tables are empty.
 
     keep : compute facts that most answers read only once, and hold them in memory; for many answers in a row
 
     Raises RunError for a folder that is missing, unfinished, of another version, or named twice.
     """
-    loaded = [runs.read(Path(folder)) for folder in folders]
+    paths = [Path(folder) for folder in folders]
+    loaded = [runs.read(path) for path in paths if not purchases.is_one(path)]
+    bought = [purchases.read(path) for path in paths if purchases.is_one(path)]
     seen: dict[str, Path] = {}
     for run in loaded:
         if run.run_id in seen:
@@ -69,6 +72,11 @@ def open(
     _insert(connection, "slo", runs.SLO_COLUMNS, [row for run in loaded for row in run.slo_rows()])
     _insert(connection, "run_config", runs.CONFIG_COLUMNS, [row for run in loaded for row in run.config_rows()])
     _insert(connection, "run_counts", runs.COUNT_COLUMNS, [row for run in loaded for row in run.count_rows()])
+    for table in schema.PURCHASE_TABLES:
+        _store_purchases(connection, table, bought)
+    _insert(connection, "purchases", [(n, t) for n, t, _ in purchases.COLUMNS], [one.row() for one in bought])
+    gpu_rows = [row for one in bought for row in one.gpu_rows()]
+    _insert(connection, "purchase_gpu_terms", purchases.GPU_COLUMNS, gpu_rows)
     connection.execute("CREATE TABLE stored.loaded (name VARCHAR, part VARCHAR)")
     if keep:
         _note(connection, [("", "keep")])
@@ -186,13 +194,27 @@ def _store(connection: duckdb.DuckDBPyConnection, table: schema.Table, loaded: l
         raise RunError(f"{table.name} of {folders} cannot be read: {error}") from None
 
 
-def _empty(connection: duckdb.DuckDBPyConnection, table: schema.Table) -> str:
+def _store_purchases(connection: duckdb.DuckDBPyConnection, table: schema.Table, bought: list[Purchase]) -> None:
+    """Create stored.<table> over the files of all purchases, each row with its purchase's id."""
+    parts = [_empty(connection, table, "purchase_id")]
+    for one in bought:
+        source = f"read_parquet({_literal(str(one.file(table.name)))}, hive_partitioning = false)"
+        parts.append(f"SELECT {_literal(one.purchase_id)} AS purchase_id, {_columns(table)} FROM {source}")
+    try:
+        connection.execute(f"CREATE VIEW stored.{table.name} AS\n" + "\nUNION ALL\n".join(parts))
+    except duckdb.Error as error:
+        raise RunError(
+            f"{table.name} of {', '.join(str(one.folder) for one in bought)} cannot be read: {error}"
+        ) from None
+
+
+def _empty(connection: duckdb.DuckDBPyConnection, table: schema.Table, key: str = "run_id") -> str:
     """Create a table with the columns of `table` and no rows, and return the SELECT that reads it."""
-    fields = [pa.field("run_id", pa.string())]
+    fields = [pa.field(key, pa.string())]
     fields += [pa.field("replica", pa.int16())] if table is schema.STEPS else []
     rows = pa.schema([*fields, *schema.arrow_schema(table)]).empty_table()
     connection.register("empty_rows", rows)
-    connection.execute(f"CREATE TABLE stored.no_{table.name} AS SELECT run_id, {_columns(table)} FROM empty_rows")
+    connection.execute(f"CREATE TABLE stored.no_{table.name} AS SELECT {key}, {_columns(table)} FROM empty_rows")
     connection.unregister("empty_rows")
     return f"SELECT * FROM stored.no_{table.name}"
 

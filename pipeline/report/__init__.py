@@ -60,6 +60,28 @@ def write_sweep(folder: Path) -> list[Path]:
     ]
 
 
+def write_purchase(folder: Path, out: Path) -> list[Path]:
+    """Write `report.html`, `report.md` and charts of a purchase into `out`, and return them, the page first.
+
+    Raises RunError for a folder that is no purchase.
+    """
+    from pipeline.report import drawing, markdown, page, purchase
+
+    report = purchase.collect(folder)
+    return [
+        _put(out / "report.html", page.html(report).encode()),
+        _put(out / "report.md", markdown.text(report).encode()),
+        *(_put(out / part.image, drawing.to_png(figure)) for part, figure in report.figures()),
+    ]
+
+
+def show_purchase(folder: Path, console: Console) -> None:
+    """Print the recommendation of a purchase, what each choice costs, and what to mind."""
+    from pipeline.report import purchase
+
+    purchase.show(folder, console)
+
+
 def default_folder(runs: Sequence[Path], today: date) -> Path:
     """Return where reports go by default: `reports/out/YYYY-MM-DD/<run>`, the folder of the day for several runs."""
     day = Path("reports", "out", today.isoformat())

@@ -79,8 +79,7 @@ def collect(run: Run, page: blocks.Page) -> Contents:
     """Ask every question of the page and put the answers in order."""
     chapters = []
     for section, shown in blocks.show(page, run):
-        parts = [Part(blocks.block_id(section, s.block), s.block, _call(s), s.content) for s in shown]
-        chapters.append(Chapter(section.id, section.heading, parts))
+        chapters.append(Chapter(section.id, section.heading, [part(section, one) for one in shown]))
     return Contents(
         run=run,
         title=page.title,
@@ -95,6 +94,11 @@ def collect(run: Run, page: blocks.Page) -> Contents:
         warnings=list(run.manifest.get("warnings") or []),
         settings=_settings(run),
     )
+
+
+def part(section: blocks.Section, shown: blocks.Shown) -> Part:
+    """Return a block of a page with what it came to."""
+    return Part(blocks.block_id(section, shown.block), shown.block, _call(shown), shown.content)
 
 
 def _call(shown: blocks.Shown) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pipeline.errors import RunError
 from pipeline.report import blocks, contents, words
-from pipeline.report.contents import Chapter, Contents, Part, Tile
+from pipeline.report.contents import Chapter, Contents, Tile
 from pipeline.report.run import Row, Run
 from pipeline.resources import folder as resource_folder
 
@@ -21,7 +21,7 @@ def collect(folder: Path) -> Contents:
     run = Run(folder, manifest, lambda name, params: rows)
     page = blocks.load(resource_folder("reports") / "sweep.toml")
     chapters = [
-        Chapter(section.id, section.heading, [_part(section, one) for one in shown])
+        Chapter(section.id, section.heading, [contents.part(section, one) for one in shown])
         for section, shown in blocks.show(page, run)
     ]
     return Contents(
@@ -42,10 +42,6 @@ def collect(folder: Path) -> Contents:
         ],
         noun="sweep",
     )
-
-
-def _part(section: blocks.Section, shown: blocks.Shown) -> Part:
-    return Part(blocks.block_id(section, shown.block), shown.block, shown.block.answer, shown.content)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,0 +1,31 @@
+-- purchases: which purchases are loaded, and what do they recommend?
+-- kind:   source
+-- grain:  one row per purchase
+-- column: purchase_id              VARCHAR purchase
+-- column: trace_path               VARCHAR file name of the trace
+-- column: trace_digest             VARCHAR digest of the trace
+-- column: trace_where              VARCHAR filter; null is none
+-- column: provider                 VARCHAR vendor
+-- column: product                  VARCHAR what is bought
+-- column: model                    VARCHAR model
+-- column: deployment_type          VARCHAR global, datazone or regional
+-- column: region                   VARCHAR region; null = not stated
+-- column: unit                     VARCHAR name of a unit
+-- column: tokens_per_minute        DOUBLE  weighted tokens that a unit serves in a minute
+-- column: minimum_units            BIGINT  fewest units that can be bought
+-- column: increment_units          BIGINT  step in which units are bought
+-- column: requests                 BIGINT  requests counted
+-- column: minutes_per_month        DOUBLE  length of a month, minutes
+-- column: months                   DOUBLE  length of the log, months
+-- column: payg_usd_month           DOUBLE  pay-as-you-go price of a month, USD
+-- column: value_usd_per_unit_month DOUBLE  what a unit that never idles saves in a month, USD
+-- column: best_units               BIGINT  units recommended; 0: none
+-- column: best_term                VARCHAR term recommended; null: none
+-- column: best_usd_month           DOUBLE  cost of a month with them, USD
+-- column: habit_mean_units         BIGINT  units that the mean minute fills, rounded up
+-- column: habit_peak_units         BIGINT  units that the highest minute fills, rounded up
+-- column: saving_probability       DOUBLE  share of resampled sets of days that save money; null = too few days
+-- column: own_replicas             BIGINT  own replicas that keep the SLO; null = not compared, or none does
+-- column: own_gpus_per_replica     BIGINT  accelerators of such a replica
+-- note:   from purchase.json.
+FROM stored.purchases;
