@@ -90,13 +90,13 @@ class Replay:
         second = unit.output_tokens_per_minute or Fraction(0)
         self.second_quota = int(units * second * scale * Fraction(self.window_us, _MINUTE_US))
         if not self.leaky:
-            self.state[buckets.AT] = -1
+            self.state[buckets.AT] = buckets.NO_WINDOW
         if max(self.depth, self.quota, self.second_quota) > _MOST:
             raise ConfigError(f"{units:,} units: their tokens are too many to be counted exactly; buy fewer")
 
     def warm(self, demand: Demand) -> None:
         """Bring the bucket to where these requests, at negative times, leave it; they are not counted."""
-        self.state[buckets.AT] = demand.arrival_us[0] if self.leaky else -1
+        self.state[buckets.AT] = demand.arrival_us[0] if self.leaky else buckets.NO_WINDOW
         kept = (self.counters.copy(), self.minutes.copy())
         self.feed(demand)
         self.counters, self.minutes = kept

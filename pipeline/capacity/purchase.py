@@ -276,7 +276,8 @@ def scaled(market: Market, growth: float = 1.0, output: float = 1.0, cached: flo
             if name in trace.columns
         )
     if cached != 1.0:
-        room = pl.col("input_tokens").cast(pl.Int64) - pl.col("cache_write_tokens").fill_null(0).cast(pl.Int64)
+        written = pl.col("cache_write_tokens").fill_null(0) if "cache_write_tokens" in trace.columns else pl.lit(0)
+        room = pl.col("input_tokens").cast(pl.Int64) - written.cast(pl.Int64)
         more = (pl.col("cached_tokens").fill_null(0).cast(pl.Float64) * cached).round().cast(pl.Int64)
         trace = trace.with_columns(pl.min_horizontal(more, room).alias("cached_tokens"))
     demand = market.demand
