@@ -8,7 +8,7 @@ from tests.replay import servecast
 
 # Three days, a request a minute: by day 30 units (90,000 tokens), by night 10.
 LINE = ", ".join(
-    f"{60 * minute}s {89_996 if 480 <= minute % 1440 < 1200 else 29_996}>1 covered=0 tenant={'a' if minute % 2 else 'b'}"
+    f"{60 * minute}s {89_996 if 480 <= minute % 1440 < 1200 else 29_996}>1 covered=0 tenant={'ab'[minute % 2]}"
     for minute in range(3 * 1440)
 )
 COLUMNS = 80
