@@ -233,8 +233,7 @@ class State:
         """Take the rows that a replica has written to `steps`, `gaps` or `decisions` and return a copy."""
         used = int(self.engines[f"{table}_used"][replica])
         self.engines[f"{table}_used"][replica] = 0
-        rows = getattr(self, table)[replica, :used].view(np.ndarray)
-        return rows.view(np.uint8).copy().view(rows.dtype)  # as records, they would be copied field by field
+        return _take(getattr(self, table)[replica], 0, used)
 
     def load(self, batch: TraceBatch) -> None:
         """Append trace rows to the window, which grows if it must; the engines may go on to the last arrival."""
@@ -260,9 +259,8 @@ class State:
         out = batch.end_outcome == layout.NOT_REPLAYED
         rows.life[out] = layout.DONE
         rows.outcome[out] = layout.NOT_REPLAYED
-        self.requests[np.arange(first, last) & (self.window - 1)] = rows
-        places = np.arange(self.hash_end, self.hash_end + len(batch.hashes)) & (len(self.hashes) - 1)
-        self.hashes[places] = batch.hashes
+        _put(self.requests, first, rows)
+        _put(self.hashes, self.hash_end, batch.hashes)
         self.hash_end += len(batch.hashes)
         f.loaded_rows = last
         if n:
@@ -300,12 +298,15 @@ class State:
     def take_done(self, everything: bool = False) -> np.ndarray:
         """Take the leading rows that are done (or all loaded ones) out of the window and return a copy."""
         first, last = self.done_rows, int(self.fleet.loaded_rows if everything else self.fleet.next_row)
-        rows = np.arange(first, last) & (self.window - 1)
         if not everything:
-            open_rows = np.flatnonzero(self.requests.life[rows] != layout.DONE)
-            rows = rows[: open_rows[0]] if len(open_rows) else rows
-        self.engines.first_row[:] = first + len(rows)
-        return self.requests[rows]
+            open_rows = self._open_rows(first, last)
+            last = open_rows[0] if len(open_rows) else last
+        self.engines.first_row[:] = last
+        return _take(self.requests, first, last)
+
+    def _open_rows(self, first: int, last: int) -> np.ndarray:
+        rows = np.arange(first, last)
+        return rows[self.requests.life[rows & (self.window - 1)] != layout.DONE]
 
     def settle(self) -> None:
         """After the last step: state what the requests that never finished have got.
@@ -320,10 +321,8 @@ class State:
                 while row != NONE:
                     ends[row] = step
                     row = int(r[row & mask].collect_next)
-        for row in range(self.done_rows, int(self.fleet.loaded_rows)):
+        for row in self._open_rows(self.done_rows, int(self.fleet.loaded_rows)).tolist():
             request = r[row & mask]
-            if request.life == layout.DONE:
-                continue
             if request.life == layout.RUNNING:
                 slot = self.slots[request.replica, request.slot]
                 _settle_running(request, slot, self.engines[request.replica], ends.get(row, NONE))
@@ -350,6 +349,29 @@ def _settle_running(request: Any, slot: Any, e: Any, end: int) -> None:
         request.known_tokens -= newest - since + 1
         newest = int(slot.gap_before) if since == int(slot.gap_after) else since - 1
     request.finish_step = newest
+
+
+def _raw(rows: Any) -> np.ndarray:
+    """Return the bytes of each row: records would be copied field by field."""
+    return rows.view(np.ndarray).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
+
+
+def _put(ring: Any, first: int, rows: Any) -> None:
+    """Copy rows into a ring whose length is a power of two, from entry number `first` on."""
+    place = first & (len(ring) - 1)
+    straight = min(len(rows), len(ring) - place)
+    _raw(ring)[place : place + straight] = _raw(rows)[:straight]
+    _raw(ring)[: len(rows) - straight] = _raw(rows)[straight:]
+
+
+def _take(ring: Any, first: int, last: int) -> np.ndarray:
+    """Return a copy of the entries number `first` to `last` of a ring."""
+    place, count = first & (len(ring) - 1), last - first
+    straight = min(count, len(ring) - place)
+    rows = np.empty(count, ring.dtype)
+    _raw(rows)[:straight] = _raw(ring)[place : place + straight]
+    _raw(rows)[straight:] = _raw(ring)[: count - straight]
+    return rows
 
 
 def _power_of_two(n: int) -> int:

@@ -1,6 +1,7 @@
 """The engine alone: arrays of requests in, arrays of steps and requests out."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,53 +36,58 @@ def batches(trace: Path, settings: tuple[str, ...]) -> tuple[hardware.Deployment
 
 
 def replay(deployment: hardware.Deployment, trace: list[TraceBatch]) -> Made:
-    """Replay arrays in memory and count what happened."""
+    """Replay arrays in memory and count what happened; the clocks stand still while rows given out are counted."""
     cost, settings = driver.cost(deployment), driver.settings(deployment, False)
-    cpu_s, wall_s = time.thread_time(), time.perf_counter()
-    requests, steps = run(State(settings, cost, deployment.config.fleet.replicas), trace)
-    made = Made(cpu_s=time.thread_time() - cpu_s, wall_s=time.perf_counter() - wall_s)
-    _count(made, requests, steps, settings.block_size)
-    return made
+    made, pieces = Made(), None
+    while True:
+        cpu_s, wall_s = time.thread_time(), time.perf_counter()
+        pieces = pieces or run(State(settings, cost, deployment.config.fleet.replicas), trace)
+        piece = next(pieces, None)
+        made.cpu_s += time.thread_time() - cpu_s
+        made.wall_s += time.perf_counter() - wall_s
+        if piece is None:
+            return made
+        table, rows = piece
+        if table == "requests":
+            made.requests += len(rows)
+            made.events += 2 * int((rows["outcome"] != layout.NOT_REPLAYED).sum())
+        elif table == "steps":
+            _count(made, rows, settings.block_size)
 
 
-def run(state: State, trace: list[TraceBatch]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Run a state to the end of the trace and return request and step records in pieces."""
-    requests, steps, coming = [], [], iter(trace)
+def run(state: State, trace: list[TraceBatch]) -> Iterator[tuple[str, np.ndarray]]:
+    """Run a state to the end of the trace and give out its tables, piece by piece, with their names."""
+    coming = iter(trace)
     while True:
         reason = state.run()
         if reason == layout.NEED_TRACE:
-            requests.append(state.take_done())
+            yield "requests", state.take_done()
             batch = next(coming, None)
             if batch is None:
                 state.complete()
             else:
                 state.load(batch)
         elif reason in _DRAINS:
-            rows = state.drain(_DRAINS[reason], int(state.fleet.stopped))
-            if reason == layout.STEPS_FULL:
-                steps.append(rows)
+            yield _DRAINS[reason], state.drain(_DRAINS[reason], int(state.fleet.stopped))
         elif reason == layout.TRACE_DONE:
             break
         else:
             raise AssertionError(f"the engine stopped for reason {reason}")
     state.settle()
-    requests.append(state.take_done(everything=True))
-    steps += [state.drain("steps", replica) for replica in range(state.replicas)]
-    return requests, steps
+    yield "requests", state.take_done(everything=True)
+    for replica in range(state.replicas):
+        yield "steps", state.drain("steps", replica)
 
 
-def _count(made: Made, requests: list[np.ndarray], steps: list[np.ndarray], block_size: int) -> None:
-    made.requests = sum(map(len, requests))
-    made.steps = sum(map(len, steps))
-
+def _count(made: Made, steps: np.ndarray, block_size: int) -> None:
     def total(*names: str) -> int:
-        return sum(int(rows[name].sum(dtype=np.int64)) for rows in steps for name in names)
+        return sum(int(steps[name].sum(dtype=np.int64)) for name in names)
 
-    made.tokens = total("prefill_tokens", "hit_tokens", "sampled")
-    arrivals = sum(int((rows["outcome"] != layout.NOT_REPLAYED).sum()) for rows in requests)
+    made.steps += len(steps)
+    made.tokens += total("prefill_tokens", "hit_tokens", "sampled")
     chunks = total("scheduled") - total("decode_tokens")
     blocks = total("new_blocks") + total("hit_tokens") // block_size
-    made.events = 2 * arrivals + total("admitted", "resumed", "preempted") + chunks + 2 * blocks
+    made.events += total("admitted", "resumed", "preempted") + chunks + 2 * blocks
 
 
 def decoding(requests: int, tokens: int) -> list[TraceBatch]:
