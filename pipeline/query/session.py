@@ -63,7 +63,7 @@ def open(
     if threads is not None:
         limits["threads"] = threads
     connection = duckdb.connect(config=limits)
-    # Instants would otherwise be printed in the zone of the machine; and step_gaps counts on the order of rows.
+    # Instants would otherwise be printed in the zone of the machine; and a check looks at the order of rows.
     connection.execute("SET TimeZone = 'UTC'; SET preserve_insertion_order = true; CREATE SCHEMA stored")
     connection.execute("SET enable_progress_bar = false")  # it would stand among the results
     for table in _STORED:

@@ -23,9 +23,14 @@ measured AS (
     SELECT run_id, metric, value_ms, 1 AS samples
     FROM latency_values('all', $run, 1)
     UNION ALL
-    SELECT run_id, 'itl', UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) / 1e6, requests
+    SELECT
+        run_id,
+        'itl',
+        (UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 0))
+            - UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 1))) / 1e6,
+        requests
     FROM piece
-    JOIN step_chunks('all', $run, 1) USING (run_id, replica, chunk)
+    JOIN step_chunks($run) USING (run_id, replica, chunk)
     UNION ALL
     SELECT run_id, 'itl', gap_ns / 1e6, 1
     FROM odd_gaps('all', $run, 1)

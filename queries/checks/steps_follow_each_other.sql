@@ -7,7 +7,7 @@
 -- column: step     BIGINT   step
 -- column: start_ns BIGINT   when it began
 -- column: free_ns  BIGINT   when the step before ended
--- note:   in the order of the files, which step_gaps counts on. A step that only preempts never reaches the GPU, so it
+-- note:   in the order of the files. A step that only preempts never reaches the GPU, so it
 -- note:   has no length and may be decided while the one before it runs.
 WITH placed AS (
     SELECT

@@ -1,7 +1,7 @@
 -- itl_quantiles: how long are the gaps between consecutive tokens, all gaps of a group pooled?
 -- kind:   macro
 -- grain:  one row per run and group that has a gap
--- needs:  odd_gaps, step_chunks, steps_of, token_spans
+-- needs:  minute_of, odd_gaps, step_chunks, steps_of, token_spans
 -- params: dimension VARCHAR, run VARCHAR, shares DOUBLE[], minutes INTEGER
 -- column: run_id       VARCHAR  run
 -- column: label        VARCHAR  tenant, model or class, as $dimension says; else null
@@ -13,7 +13,7 @@
 -- note:   exact: every gap counts as often as requests saw it. A first pass counts gaps by coarse length (2^15 ns),
 --         a second one sorts only the lengths in which a quantile lies; nothing has a row per token.
 WITH chunk AS MATERIALIZED (
-    FROM step_chunks($dimension, $run, $minutes)
+    FROM step_chunks($run)
 ),
 piece AS MATERIALIZED (
     SELECT *, UNNEST(RANGE(from_step // 128, (to_step - 1) // 128 + 1)) AS chunk
@@ -21,6 +21,22 @@ piece AS MATERIALIZED (
 ),
 odd AS MATERIALIZED (
     FROM odd_gaps($dimension, $run, $minutes)
+),
+gap AS NOT MATERIALIZED (
+    SELECT run_id, label, minute_of($dimension, end_ns, $minutes) AS minute, end_ns - before_ns AS gap_ns, requests
+    FROM (
+        SELECT
+            run_id,
+            label,
+            UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 0)) AS end_ns,
+            UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 1)) AS before_ns,
+            requests
+        FROM piece
+        JOIN chunk USING (run_id, replica, chunk)
+    )
+    UNION ALL
+    SELECT run_id, label, minute, gap_ns, 1
+    FROM odd
 ),
 coarse AS MATERIALIZED (
     SELECT
@@ -31,19 +47,7 @@ coarse AS MATERIALIZED (
         SUM(requests)::BIGINT AS tokens,
         SUM(requests::HUGEINT * gap_ns) AS total_ns,
         MAX(gap_ns) AS longest_ns
-    FROM (
-        SELECT
-            run_id,
-            label,
-            UNNEST(steps_of(minutes_of, first_step, from_step, to_step)) AS minute,
-            UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) AS gap_ns,
-            requests
-        FROM piece
-        JOIN chunk USING (run_id, replica, chunk)
-        UNION ALL
-        SELECT run_id, label, minute, gap_ns, 1
-        FROM odd
-    )
+    FROM gap
     GROUP BY run_id, label, minute, gap_ns >> 15
 ),
 grouped AS (
@@ -90,19 +94,7 @@ fine AS (
         gap_ns,
         (SUM(SUM(requests)) OVER in_bin)::BIGINT AS upto,
         SUM(requests)::BIGINT AS tokens
-    FROM (
-        SELECT
-            run_id,
-            label,
-            UNNEST(steps_of(minutes_of, first_step, from_step, to_step)) AS minute,
-            UNNEST(steps_of(gaps_ns, first_step, from_step, to_step)) AS gap_ns,
-            requests
-        FROM piece
-        JOIN chunk USING (run_id, replica, chunk)
-        UNION ALL
-        SELECT run_id, label, minute, gap_ns, 1
-        FROM odd
-    )
+    FROM gap
     WHERE gap_ns >> 15 IN (SELECT bin FROM wanted)
     GROUP BY run_id, label, minute, gap_ns
     WINDOW in_bin AS (PARTITION BY run_id, label, minute, gap_ns >> 15 ORDER BY gap_ns)
