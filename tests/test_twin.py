@@ -1,5 +1,6 @@
 """The twin against the recorded decisions of the real scheduler, hand calculations, and rules that always hold."""
 
+import itertools
 import shutil
 from pathlib import Path
 
@@ -293,6 +294,10 @@ def check_tokens_lie_where_steps_and_gaps_say(result):
         told[request] -= set(range(previous + 1, step))
     for request, delivered in enumerate(result.requests["output_tokens"]):
         assert sorted(told[request]) == sampled.get(request, [])[:delivered]
+    # So a gap between tokens of one step and the next is the length of the second.
+    starts_ns, lengths_ns = result.steps["start_ns"], result.steps["duration_ns"]
+    for before, step in itertools.chain.from_iterable(itertools.pairwise(steps) for steps in sampled.values()):
+        assert step > before + 1 or starts_ns[step] == starts_ns[before] + lengths_ns[before]
 
 
 @given(strategies.scenarios(clients=False))

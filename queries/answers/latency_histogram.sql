@@ -1,7 +1,7 @@
 -- latency_histogram: how are latencies spread, on a logarithmic scale?
 -- kind:   answer
 -- grain:  one row per run, metric and bin that holds a value
--- needs:  latency_values, metric_rank, odd_gaps, step_chunks, steps_of, token_spans
+-- needs:  latency_values, metric_rank, odd_gaps, step_tokens
 -- params: run VARCHAR = NULL
 -- column: run_id       VARCHAR run
 -- column: metric       VARCHAR ttft, tpot, itl, itl_request_mean, e2e or queue
@@ -15,22 +15,12 @@
 --         tokens, pooled over requests.
 -- note:   itl_request_mean is one mean of token gaps per request; queue is the wait for the first step; percentiles
 --         interpolate linearly (quantile_cont).
-WITH piece AS (
-    SELECT *, UNNEST(RANGE(from_step // 128, (to_step - 1) // 128 + 1)) AS chunk
-    FROM token_spans('all', $run)
-),
-measured AS (
+WITH measured AS (
     SELECT run_id, metric, value_ms, 1 AS samples
     FROM latency_values('all', $run, 1)
     UNION ALL
-    SELECT
-        run_id,
-        'itl',
-        (UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 0))
-            - UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 1))) / 1e6,
-        requests
-    FROM piece
-    JOIN step_chunks($run) USING (run_id, replica, chunk)
+    SELECT run_id, 'itl', gap_ns / 1e6, requests
+    FROM step_tokens('all', $run, 1)
     UNION ALL
     SELECT run_id, 'itl', gap_ns / 1e6, 1
     FROM odd_gaps('all', $run, 1)

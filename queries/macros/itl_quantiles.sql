@@ -1,7 +1,7 @@
 -- itl_quantiles: how long are the gaps between consecutive tokens, all gaps of a group pooled?
 -- kind:   macro
 -- grain:  one row per run and group that has a gap
--- needs:  minute_of, odd_gaps, step_chunks, steps_of, token_spans
+-- needs:  odd_gaps, step_tokens
 -- params: dimension VARCHAR, run VARCHAR, shares DOUBLE[], minutes INTEGER
 -- column: run_id       VARCHAR  run
 -- column: label        VARCHAR  tenant, model or class, as $dimension says; else null
@@ -12,31 +12,12 @@
 -- column: quantiles_ms DOUBLE[] quantiles at $shares, interpolated linearly at share * (samples - 1)
 -- note:   exact: every gap counts as often as requests saw it. A first pass counts gaps by coarse length (2^15 ns),
 --         a second one sorts only the lengths in which a quantile lies; nothing has a row per token.
-WITH chunk AS MATERIALIZED (
-    FROM step_chunks($run)
-),
-piece AS MATERIALIZED (
-    SELECT *, UNNEST(RANGE(from_step // 128, (to_step - 1) // 128 + 1)) AS chunk
-    FROM token_spans($dimension, $run)
-),
-odd AS MATERIALIZED (
-    FROM odd_gaps($dimension, $run, $minutes)
-),
-gap AS NOT MATERIALIZED (
-    SELECT run_id, label, minute_of($dimension, end_ns, $minutes) AS minute, end_ns - before_ns AS gap_ns, requests
-    FROM (
-        SELECT
-            run_id,
-            label,
-            UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 0)) AS end_ns,
-            UNNEST(steps_of(ends_ns, first_step, from_step, to_step, 1)) AS before_ns,
-            requests
-        FROM piece
-        JOIN chunk USING (run_id, replica, chunk)
-    )
+WITH gap AS NOT MATERIALIZED (
+    SELECT run_id, label, minute, gap_ns, requests
+    FROM step_tokens($dimension, $run, $minutes)
     UNION ALL
     SELECT run_id, label, minute, gap_ns, 1
-    FROM odd
+    FROM odd_gaps($dimension, $run, $minutes)
 ),
 coarse AS MATERIALIZED (
     SELECT

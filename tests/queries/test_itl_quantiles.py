@@ -15,11 +15,14 @@ SHARES = [0.0, 0.25, 0.5, 0.9, 0.95, 0.99, 1.0]
 def made_up_run(seed: int) -> tuple[list[dict], dict[int, list[dict]], list[dict], list[dict]]:
     """Return random requests, steps and gaps, and every token gap as (tenant, minute, gap_ns)."""
     rng = random.Random(seed)
-    steps, ends = {}, {}
+    steps, ends, after_idle = {}, {}, set()
     for replica in range(rng.choice([1, 2])):
         now, rows = rng.randrange(10**9), []
         for step in range(rng.choice([1, 2, 40])):
-            now += rng.choice([0, 0, 0, 20 * 10**9])
+            idle_ns = rng.choice([0, 0, 0, 20 * 10**9])
+            if idle_ns:
+                after_idle.add((replica, step))
+            now += idle_ns
             duration = rng.choice([5_000_000, 5_000_001, rng.randrange(10**6, 10**8)])
             rows.append({"step": step, "scheduled_ns": now, "start_ns": now, "duration_ns": duration})
             now += duration
@@ -31,6 +34,8 @@ def made_up_run(seed: int) -> tuple[list[dict], dict[int, list[dict]], list[dict
         # A request rarely misses steps: most requests sample in every step of their span.
         if tokens and rng.random() < 0.7:
             tokens = list(range(tokens[0], tokens[-1] + 1))
+        # No engine waits while it could go on with a request.
+        tokens = [t for t in tokens if t - 1 not in tokens or (replica, t) not in after_idle]
         tenant = rng.choice(["x", "y", None])
         requests.append(
             {
