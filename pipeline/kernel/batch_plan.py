@@ -51,8 +51,6 @@ def serve(
             if lost:
                 break
         if lost:
-            if not engine.by_priority:
-                break
             slot = following
             continue
         seats.extend(slots, tables, cached, runs, index, idle, slot, computed_tokens + new_tokens, engine, step)

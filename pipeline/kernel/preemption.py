@@ -37,8 +37,6 @@ def preempt(
     computed_tokens = this.computed_tokens
     if this.state == PREFILL:
         seats.leave_prefills(slots, slot, engine)
-        request.gap_step = this.gap_step
-        request.gap_ns = this.gap_ns
     elif this.state == DECODE:
         gap_step = this.gap_step
         request.gap_step = engine.steps - 1 if gap_step == NONE else gap_step

@@ -53,10 +53,11 @@ def plan(requests, hashes, slots, tables, cached, runs, index, idle, phases, pro
 def coast(
     hashes, slots, tables, cached, runs, index, idle, phases, calendar, flights, steps, g_ns, cost, engine, until_ns
 ):  # fmt: skip
-    """Write steps in which everybody decodes and nobody ends, before `until_ns`; there may be none."""
+    """Write steps in which everybody decodes and nobody ends, before `until_ns`; there may be none.
+
+    Nobody is ending, so no step in flight has anything to collect. The last step reached all, so the budget does.
+    """
     decoding = engine.decoding
-    if decoding > engine.max_num_batched_tokens or _awaits_collection(flights, engine):
-        return
     # A row takes a few dozen instructions if clock and counts need not go through memory.
     now_ns, gpu_free_ns, in_flight = engine.now_ns, engine.gpu_free_ns, engine.in_flight
     ticks, phase, number, row = engine.ticks, engine.phase, engine.steps, engine.steps_used
@@ -87,20 +88,11 @@ def coast(
         row += 1
         in_flight += 1
         if in_flight == engine.depth:
-            end_ns = flights[(number - in_flight) & 1].end_ns
-            if end_ns > engine.horizon_ns:
-                engine.collect_due = 1
-                break
+            now_ns = max(now_ns, flights[(number - in_flight) & 1].end_ns)
             in_flight -= 1
-            now_ns = max(now_ns, end_ns)
     engine.busy_steps += number - engine.steps
     engine.now_ns, engine.gpu_free_ns, engine.in_flight = now_ns, gpu_free_ns, in_flight
     engine.ticks, engine.phase, engine.steps, engine.steps_used = ticks, phase, number, row
-
-
-@inlined
-def _awaits_collection(flights, engine):
-    return engine.in_flight > 0 and flights[(engine.steps - 1) & 1].collect != NONE
 
 
 @inlined

@@ -50,6 +50,24 @@ def test_more_may_decode_than_the_budget_reaches(way):
     assert column(result.gaps, "gap_ns") == [2000, 2000, 2000, 6000]
 
 
+def test_a_token_in_flight_has_a_name_when_it_is_there_though_its_request_is_passed_over(way):
+    """Blocks of one token. The third computes its second token in step 7, is passed over in steps 8 and 9.
+
+    Step 7 is collected before step 9 is decided. Named by then are 10 tokens of the first and 2 of each other.
+    """
+    result = replay(
+        "2us 2>20, 4us 2>4, 7us 1>7 priority=-1",
+        block_size=1,
+        num_gpu_blocks=200,
+        policy="priority",
+        max_num_batched_tokens=2,
+        prefill_schedule_interval=4,
+        async_scheduling=True,
+        **way,
+    )
+    assert column(result.steps, "cached_blocks")[6:10] == [9, 10, 12, 10 + 2 + 2]
+
+
 @st.composite
 def narrow(draw):
     """Draw a replay where budget and blocks are short, prefills keep their distance and most prompts are one token."""

@@ -11,6 +11,7 @@ from pipeline import config, hardware
 from pipeline.replay import driver
 from tests import cases, engines, oracle, strategies, vllm_cases
 from tests.kernel import agree
+from tests.kernel.by_hand import BOTH_WAYS, column, replay
 
 RECORDED = Path(__file__).parents[1] / "cases" / "vllm"
 
@@ -24,6 +25,11 @@ def test_engine_decides_as_vllm_did(folder, engine):
         if lines:
             found[case.name] = lines
     assert found == {}
+
+
+@pytest.mark.parametrize("way", BOTH_WAYS, ids=["visits", "shortcut"])
+def test_a_limit_on_steps_is_kept(way):
+    assert column(replay("0us 4>20", max_steps=7, **way).steps, "step") == list(range(7))
 
 
 @settings(max_examples=strategies.examples(120))
@@ -70,5 +76,5 @@ def test_measured_step_times_agree_with_the_plain_formula(scenario):
 def test_the_same_replay_gives_the_same_rows(scenario):
     one, two = agree.kernel(scenario), agree.kernel(scenario)
     for table in ("requests", "steps", "gaps"):
-        for name, column in getattr(one, table).items():
-            np.testing.assert_array_equal(column, getattr(two, table)[name])
+        for name, values in getattr(one, table).items():
+            np.testing.assert_array_equal(values, getattr(two, table)[name])

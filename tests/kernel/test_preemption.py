@@ -66,6 +66,23 @@ def test_by_priority_the_least_urgent_gives_way(way):
     assert column(result.requests, "preemptions") == [0, 1]
 
 
+def test_tokens_of_one_that_was_served_and_gives_way_go_to_others(way):
+    """A step has 8 tokens. At step 8 four decode, of whom three need a block, and the fifth has 5 prompt tokens to go.
+
+    The second and third have been served when they give way: of those that arrived last, the first in the list does.
+    """
+    result = replay(
+        "1us 1>15, 4us 1>20, 4us 1>18, 4us 1>16, 4us 9>2",
+        policy="priority",
+        max_num_batched_tokens=8,
+        prefill_schedule_interval=4,
+        async_scheduling=True,
+        **way,
+    )
+    assert column(result.steps, "preempted")[8] == 2
+    assert (column(result.steps, "decode_tokens")[8], column(result.steps, "prefill_tokens")[8]) == (2, 5)
+
+
 def test_nobody_is_admitted_in_a_step_that_preempts(way):
     """The third arrives before step 5 and would need one block of those that come free."""
     result = replay(f"{TWO}, 5us 4>1", **way)
