@@ -1,7 +1,7 @@
 -- step_summary: how large are batches and how long are steps?
 -- kind:   answer
 -- grain:  one row per run
--- needs:  level_time, run_span, step_load, time_mean, time_quantile
+-- needs:  level_time, run_span, step_load, step_quantiles, time_mean, time_quantile
 -- params: run VARCHAR = NULL
 -- column: run_id             VARCHAR run
 -- column: steps              BIGINT  steps
@@ -24,7 +24,6 @@ WITH step AS (
         COUNT(*) AS steps,
         SUM(duration_ns) AS busy_ns,
         AVG(duration_ns) / 1e6 AS step_mean_ms,
-        QUANTILE_CONT(duration_ns / 1e6, [0.5, 0.95, 0.99]) AS quantiles_ms,
         MAX(duration_ns) / 1e6 AS step_max_ms,
         AVG(scheduled) AS batch_mean,
         AVG(prefill_tokens + decode_tokens) AS tokens_mean,
@@ -58,6 +57,7 @@ SELECT
     tokens_mean,
     prefill_step_share
 FROM step
+JOIN step_quantiles($run, [0.5, 0.95, 0.99]) USING (run_id)
 JOIN batch USING (run_id)
 JOIN run_span USING (run_id)
 ORDER BY run_id;
