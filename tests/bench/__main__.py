@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None, out: Path = workloads.OUT) -> i
     traces = {one.name: one.trace() for one in chosen}
     for name, trace in traces.items():
         if trace is None:
-            print(f"{name}: its trace is not on this machine (SERVECAST_SHARED names the folder); left out")
+            print(f"{name}: left out, its trace is not in SERVECAST_SHARED")
             found["absent"].append(name)
     present = [(one, traces[one.name]) for one in chosen if traces[one.name] is not None]
     _tables(found, present, runs)
