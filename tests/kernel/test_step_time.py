@@ -72,6 +72,21 @@ def test_measured_terms_agree_with_the_plain_formula(decodes, chunks):
     assert abs(int(got) - wanted) <= 1
 
 
+def test_which_terms_count_in_which_step():
+    """Attention of decodes is the larger of two lines, and dearer beside chunks; each kind of step has its table G."""
+    g_ns = np.array([np.arange(100) * 1000.0, np.arange(100) * 10_000.0])
+    for contexts, chunks, wanted_ns in (
+        ([2] * 8, [], 8 * 10_000 + (50 + 10 * 8)),  # D0 + D1 * m is the larger
+        ([100, 200], [], 2 * 10_000 + (20 + 300)),  # D2 + D4 * C is
+        ([100, 200], [(5, 0, 5)], 7 * 1000 + 2 * (20 + 300)),
+    ):
+        world = World()
+        for name, value in {"a_ns": 0, "mu": 2, "D0": 50, "D1": 10, "D2": 20, "D4": 1}.items():
+            world.cost[name] = value
+        counted(world, contexts, chunks)
+        assert world.call(step_time.nanoseconds, g_ns=g_ns) == wanted_ns
+
+
 def test_terms_have_the_names_of_the_hardware_model():
     floats = {name for name in layout.COST.names if layout.COST[name] == np.float64}
     assert floats == set(driver.cost(hardware.resolve(config.load())).terms)
