@@ -151,7 +151,20 @@ class Hardware(_Section):
 class Load(_Section):
     """How requests are offered and how patient the clients are."""
 
-    kind: Literal["open"] = Field(default="open", description="requests arrive when the log says so")
+    kind: Literal["open", "closed"] = Field(
+        default="open",
+        description="open: requests arrive when the log says so; closed: `concurrency` of them are always under way",
+    )
+    concurrency: Count | None = Field(
+        default=None,
+        description="closed: requests under way in the whole fleet; the next of the trace starts when one ends, "
+        "however it ends (vllm bench serve --max-concurrency)",
+    )
+    sessions: Literal["logged", "follow"] = Field(
+        default="logged",
+        description="open: when a request arrives that names the one it follows (after_request_id). logged: when the "
+        "log says so; follow: think_us after the replayed end of that one",
+    )
     rate_scale: Positive = Field(
         default=1.0, description="arrival offsets are divided by this; 2 offers twice the rate"
     )
@@ -163,6 +176,23 @@ class Load(_Section):
         description="requests waiting in a replica, those not yet looked at included, at which a new one is refused "
         "with 429; none: no limit",
     )
+
+    @model_validator(mode="after")
+    def _kind_agrees(self) -> "Load":
+        if self.kind == "open":
+            if self.concurrency is not None:
+                raise ValueError(f"load.concurrency = {self.concurrency}: needs load.kind = closed")
+            return self
+        if self.concurrency is None:
+            raise ValueError("load.kind = closed: needs load.concurrency, the requests under way at any time")
+        if self.rate_scale != 1:
+            raise ValueError(
+                f"load.rate_scale = {self.rate_scale:g}: scales logged arrivals, which load.kind = closed does not "
+                "use; change load.concurrency instead"
+            )
+        if self.sessions == "follow":
+            raise ValueError("load.sessions = follow: needs load.kind = open; closed sends the rows in trace order")
+        return self
 
 
 class Fleet(_Section):

@@ -6,7 +6,7 @@ replay of any length needs memory for what is alive, not for what has been.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,8 @@ def replay(
         return found, False
     source = Source(trace.path, where, deployment.config)
     replicas = deployment.config.fleet.replicas
-    state = State(settings(deployment, decisions), cost(deployment), replicas)
+    kernel_settings = replace(settings(deployment, decisions), sessions=source.former_rows is not None)
+    state = State(kernel_settings, cost(deployment), replicas)
     folder = RunFolder(root, run, replicas, decisions)
     try:
         report(Progress(0, 0.0, 0, 0.0))
@@ -145,6 +146,7 @@ def settings(deployment: Deployment, decisions: bool) -> Settings:
         **{name: getattr(engine, name) for name in names},
         timeout_ns=_timeout_ns(load.timeout_s),
         queue_limit=load.queue_limit,
+        concurrency=load.concurrency,
         decisions=decisions,
     )
 
@@ -197,7 +199,11 @@ def _manifest(
             "with_prefix": source.with_prefix,
         },
         "hardware": hardware.describe(deployment),
-        "unmodelled": [*deployment.unmodelled, *_unmodelled(source), *manifest.LEFT_OUT],
+        "unmodelled": [
+            *deployment.unmodelled,
+            *_unmodelled(source, deployment.config.load),
+            *manifest.LEFT_OUT,
+        ],
         "warnings": [*deployment.warnings, *_warnings(source, where, state.stalled)],
         "counts": {
             "outcomes": {name: tally.outcomes[name] for name in schema.OUTCOMES if name in tally.outcomes},
@@ -213,12 +219,15 @@ def sorted_items(counts: dict[str | None, int]) -> list[tuple[str | None, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
 
 
-def _unmodelled(source: Source) -> list[str]:
+def _unmodelled(source: Source, load: config_module.Load) -> list[str]:
     found = []
     if source.several_samples:
         found.append(f"{source.several_samples:,} requests ask for several samples (n > 1); one was replayed for each")
-    if source.closed_loop:
-        found.append(f"{source.closed_loop:,} requests follow another one; they arrive when the log says")
+    if source.following and load.sessions == "logged":
+        found.append(
+            f"{source.following:,} requests follow another one; they do not wait for its end, which load.sessions = "
+            "follow would make them do"
+        )
     return found
 
 
