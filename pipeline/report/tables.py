@@ -1,11 +1,12 @@
 """Tables of the report: rows of an answer in, text cells out, the same for page, Markdown and terminal."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pipeline.report import words
 from pipeline.report.run import Row, Run
-from pipeline.report.shapes import NAMES, Heading, Nothing, Table
+from pipeline.report.shapes import NAMES, NOT_OBSERVED, Heading, Nothing, Table
 
 MOST_ROWS = 40  # of a table; the rest is counted in a note
 
@@ -39,6 +40,26 @@ def latency(run: Run, rows: list[Row]) -> Table | Nothing:
     ]
     heads = (Heading("metric", False), *map(Heading, columns), Heading("samples"), Heading("meaning", False))
     return Table(heads, body)
+
+
+def observed_error(run: Run, rows: list[Row]) -> Table | Nothing:
+    """Return what log and replay say by metric, and the error of the replay."""
+    if not rows:
+        return Nothing(NOT_OBSERVED)
+    figures = ("mean", "p50", "p95", "p99")
+    sides = [
+        (f"{side}_{of}_ms", f"{of}, {name}")
+        for of in figures
+        for side, name in (("observed", "log"), ("predicted", "replay"))
+    ]
+    columns: list[tuple[str, str, Callable[[Any], str]]] = [("metric", "metric", NAMES.__getitem__)]
+    for place, (column, heading) in enumerate(sides):
+        columns.append((heading, column, words.milliseconds))
+        if place % 2:
+            columns.append(("error", f"{figures[place // 2]}_error_share", words.change))
+    columns += [("by request", "request_error_share", words.share), ("requests", "requests", words.count)]
+    table = _table(rows, *columns)
+    return replace(table, headings=(Heading("metric", False), *table.headings[1:]))
 
 
 def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:
@@ -150,6 +171,7 @@ def _rate(noun: str) -> Callable[[float | None], str]:
 
 TABLES: dict[str, Callable[[Run, list[Row]], Table | Nothing]] = {
     "latency": latency,
+    "observed_error": observed_error,
     "slo": slo,
     "status": status,
     "unfinished": unfinished,

@@ -90,6 +90,9 @@ BUSY: Row = {
 }
 
 
+_OBSERVED = (("mean", 1.2), ("p50", 1.0), ("p95", 3.0), ("p99", 5.0))
+
+
 def answers(points: int = 120, clock: bool = True, tenants: int = 4) -> dict[str, list[Row]]:
     """Return rows for every answer of the page: an hour of traffic that rises and falls."""
     wave = [math.sin(math.pi * (i + 0.5) / points) for i in range(points)]
@@ -112,6 +115,23 @@ def answers(points: int = 120, clock: bool = True, tenants: int = 4) -> dict[str
             {"metric": m, "share": q, "value_ms": v * math.exp(2.2 * (q - 0.5) + 3 * q**12)}
             for m, v in LONG_MS.items()
             for q in quantiles
+        ],
+        "observed_error": [
+            {
+                "metric": m,
+                "requests": 9_000,
+                **{f"observed_{of}_ms": LONG_MS[m] * scale for of, scale in _OBSERVED},
+                **{f"predicted_{of}_ms": LONG_MS[m] * scale * 1.04 for of, scale in _OBSERVED},
+                **{f"{of}_error_share": 0.04 for of, _ in _OBSERVED},
+                "request_error_share": 0.061,
+            }
+            for m in ("ttft", "tpot", "e2e")
+        ],
+        "observed_cdf": [
+            {"metric": m, "side": side, "share": q, "value_ms": LONG_MS[m] * scale * math.exp(2.2 * (q - 0.5))}
+            for m in ("ttft", "tpot", "e2e")
+            for side, scale in (("observed", 1.0), ("predicted", 1.04))
+            for q in quantiles[::2]
         ],
         "latency_by_minute": [
             {"start_s": t["start_s"], "start_time": t["start_time"], **_percentiles(m, v * (0.6 + w))}
