@@ -312,6 +312,61 @@ def prices(table: str, provider: str | None, model: str | None, as_json: bool) -
     listing.show(table, rows, _console(), datetime.date.today())
 
 
+@main.group(invoke_without_command=True)
+@click.option("--model", metavar="NAME", help="Model: id, Hugging Face name, or a config.json of your own.")
+@click.option("--gpu", metavar="NAME", help="Accelerator: id, alias, or the name of your [accelerator].")
+@click.option("--tp", type=click.IntRange(min=1), metavar="N", help="Accelerators that share the model.")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--lengths", metavar="N,N,...", help="Lengths of a request to count with, tokens.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.pass_context
+def hardware(
+    context: click.Context,
+    model: str | None,
+    gpu: str | None,
+    tp: int | None,
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    lengths: str | None,
+    as_json: bool,
+) -> None:
+    """List accelerators and models, or explain one configuration.
+
+    With --model, --gpu or other settings: where memory goes, KV bytes per token, blocks, and how many requests run
+    at once, beside what a naive sum says. Without: the catalogue.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    import json
+
+    from pipeline import config
+    from pipeline.hardware import listing, resolve
+    from pipeline.hardware.explain import explain
+
+    named = (("hardware.model", model), ("hardware.gpu", gpu), ("engine.tensor_parallel_size", tp))
+    given = [f"{key}={value}" for key, value in named if value is not None]
+    if not (given or config_path or engine_args or overrides):
+        click.echo(json.dumps(listing.catalogue_rows(), indent=1) if as_json else "\n".join(listing.catalogue_lines()))
+        return
+    told = explain(resolve(config.load(config_path, (*overrides, *given), engine_args)), _lengths(lengths))
+    click.echo(json.dumps(told, indent=1, allow_nan=False) if as_json else "\n".join(listing.lines(told)))
+
+
+def _lengths(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise click.UsageError(f"--lengths {text}: must be whole numbers of tokens, as 2048,8192")
+    return found
+
+
 @main.command()
 def settings() -> None:
     """List every setting of replay.toml with its default and unit."""
@@ -324,6 +379,10 @@ def settings() -> None:
     table.add_column("default", no_wrap=True)
     table.add_column("meaning")
     for key, default, meaning in config.describe_fields():
+        table.add_row(key, default, meaning)
+    table.add_row("", "", "")
+    table.add_row("own hardware", "", "tables to add for what the catalogue of `servecast hardware` lacks")
+    for key, default, meaning in config.describe_own_fields():
         table.add_row(key, default, meaning)
     _console().print(table)
 

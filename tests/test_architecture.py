@@ -77,7 +77,9 @@ def loaded(program: str) -> set[str]:
     return set(HEAVY) & {name.split(".")[0] for name in done.stdout.split()}
 
 
-@pytest.mark.parametrize("command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices"])
+@pytest.mark.parametrize(
+    "command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices", "hardware"]
+)
 def test_help_needs_nothing_heavy(command):
     arguments = [*command.split(), "--help"]
     program = f"from pipeline.cli import main\nmain({arguments!r}, standalone_mode=False)"

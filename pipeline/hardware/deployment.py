@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config import Config, Engine, check_batch_limits
 from pipeline.errors import ConfigError
-from pipeline.hardware import catalogue, kv_capacity, step_time
+from pipeline.hardware import catalogue, kv_capacity, own, step_time
 from pipeline.hardware.catalogue import Gpu, Model
 from pipeline.hardware.kv_capacity import Memory
 from pipeline.hardware.step_time import StepTime
@@ -50,8 +50,8 @@ def resolve(config: Config) -> Deployment:
     the heads, a model or a context that does not fit; the message says what would work.
     """
     engine, hardware = config.engine, config.hardware
-    gpu = catalogue.gpu(hardware.gpu)
-    model, implied_dtype = catalogue.model(hardware.model)
+    gpu = own.gpu(config)
+    model, implied_dtype, dimensions = own.model(config)
     tp = engine.tensor_parallel_size
     weight_dtype = _weight_dtype(hardware.weight_dtype, implied_dtype, gpu, model)
     kv_cache_dtype = _kv_cache_dtype(hardware.kv_cache_dtype, weight_dtype, model)
@@ -81,7 +81,7 @@ def resolve(config: Config) -> Deployment:
     )
     active = min(engine.max_num_active_seqs or seqs, seqs)
     resolved = _resolved_config(
-        config,
+        own.without_unused(config, gpu.id, dimensions),
         engine={
             "num_gpu_blocks": blocks,
             "max_model_len": length,

@@ -114,7 +114,12 @@ def build(
 
     max_tokens : most tokens that one step can hold; length of the G arrays less one
     """
-    wanted = {"gpu": gpu.id, "model": model.id, "tensor_parallel_size": str(tensor_parallel_size), "backend": "vllm"}
+    wanted = {
+        "gpu": gpu.id,
+        "model": model.tables_of,
+        "tensor_parallel_size": str(tensor_parallel_size),
+        "backend": "vllm",
+    }
     rows = [row for row in catalogue.rows("coefficients.csv") if all(row[key] == wanted[key] for key in wanted)]
     weights = [row for row in rows if _kind(row["weight_dtype"]) == _kind(weight_dtype)]
     if not weights:
