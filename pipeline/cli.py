@@ -368,6 +368,34 @@ def _lengths(text: str | None) -> list[int]:
 
 
 @main.command()
+@click.argument("tables", nargs=-1, metavar="[kv|steps|replay|open_loop|static]...")
+@click.option(
+    "--data", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Recompute from this folder."
+)
+@click.option("--json", "as_json", is_flag=True, help="Rows and limits as JSON.")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Also write the rows as CSV.")
+def validate(tables: tuple[str, ...], data: Path | None, as_json: bool, out: Path | None) -> None:
+    """Show how exact the predictions are: KV capacity, step time and whole replays against measurements.
+
+    The recorded comparisons are shown; --data recomputes them from a folder of measurements, and exits with 1 if a
+    limit is not kept.
+    """
+    import json
+
+    from pipeline import validate as validation
+    from pipeline.validate import checks, terminal
+
+    chosen = validation.chosen(tables)
+    found = validation.recorded(chosen) if data is None else validation.recompute(chosen, data)
+    told = terminal.as_dicts(chosen, found)
+    click.echo(json.dumps(told, indent=1) if as_json else "\n".join(terminal.lines(chosen, found)))
+    if out is not None:
+        checks.write(found, out)
+    if any(limit["kept"] is False for table in told.values() for limit in table["limits"]):
+        sys.exit(EXIT_NO)
+
+
+@main.command()
 def settings() -> None:
     """List every setting of replay.toml with its default and unit."""
     from rich.table import Table

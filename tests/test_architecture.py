@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "capacity": BASE | {"hardware", "ingest", "query", "replay"},
     "report": BASE | {"query"},
     "sweep": BASE | {"hardware", "kernel", "replay", "query", "report"},
-    "cli": BASE | {"capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep"},
+    "validate": BASE | {"hardware", "replay"},
+    "cli": BASE | {"capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep", "validate"},
 }
 HEAVY = ("numba", "polars", "duckdb", "altair", "vl_convert", "pyarrow", "numpy", "pydantic", "rich", "jinja2")
 
