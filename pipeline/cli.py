@@ -355,6 +355,39 @@ def hardware(
     click.echo(json.dumps(told, indent=1, allow_nan=False) if as_json else "\n".join(listing.lines(told)))
 
 
+@hardware.command("fit")
+@click.option("--model", metavar="NAME", help="Model: id, Hugging Face name, or a config.json of your own.")
+@click.option("--gpu", metavar="NAME", help="Accelerator: id or alias.")
+@click.option("--tp", type=click.IntRange(min=1), metavar="N", help="Accelerators that share the model.")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as hardware.kv_cache_dtype=fp8."
+)
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Settings to write.  [default: GPU_MODEL_tpN.toml]")
+def hardware_fit(
+    model: str | None,
+    gpu: str | None,
+    tp: int | None,
+    config_path: Path | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Fit step times of a configuration to NVIDIA's kernel tables (extra: servecast[aiconfigurator]).
+
+    Writes a settings file with a table [step_time]: give it to replay with --config, or copy the table into yours.
+    """
+    from pipeline import config
+    from pipeline.hardware import fit
+
+    named = (("hardware.model", model), ("hardware.gpu", gpu), ("engine.tensor_parallel_size", tp))
+    given = [f"{key}={value}" for key, value in named if value is not None]
+    # A context that fits beside the weights is the replay's business, not the kernels'.
+    table, deployment = fit.fit(config.load(config_path, ("engine.max_model_len=-1", *overrides, *given)))
+    out = out or Path(f"{table.gpu}_{table.model}_tp{table.tensor_parallel_size}.toml")
+    out.write_text(fit.toml(table, deployment), encoding="utf-8")
+    click.echo(f"{out}: mean error {table.error_pct:.1f} % on random steps against {table.source}")
+
+
 def _lengths(text: str | None) -> list[int]:
     if text is None:
         return []

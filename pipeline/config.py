@@ -6,6 +6,7 @@ vLLM itself would choose for the model and the accelerator. The word `none` sets
 
 import difflib
 import hashlib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -361,6 +362,47 @@ class OwnModel(_Section):
         return self
 
 
+class StepTable(_Section):
+    """Step time of a configuration that the catalogue lacks, milliseconds, as `servecast hardware fit` writes it."""
+
+    gpu: str = Field(description="accelerator it was fitted for")
+    model: str = Field(description="model it was fitted for")
+    tensor_parallel_size: Count = Field(description="accelerators that share the model")
+    weight_dtype: str = Field(description="type of the weights")
+    kv_cache_dtype: str = Field(description="type of the KV cache")
+    source: str = Field(description="where the times come from")
+    error_pct: AtLeastZero = Field(description="mean absolute error of a step against that source, percent")
+    L0: AtLeastZero = Field(description="LM head")
+    L1: AtLeastZero = Field(description="LM head, per row")
+    D0: AtLeastZero = Field(description="attention of decodes, first line")
+    D1: AtLeastZero = Field(description="first line, per sequence")
+    D2: AtLeastZero = Field(description="attention of decodes, second line")
+    D3: AtLeastZero = Field(description="second line, per sequence")
+    D4: AtLeastZero = Field(description="second line, per token of context")
+    P0: AtLeastZero = Field(description="attention of a chunk, first line")
+    P1: AtLeastZero = Field(description="first line, per token")
+    P2: AtLeastZero = Field(description="first line, per token and token before")
+    P3: AtLeastZero = Field(description="attention of a chunk, second line")
+    P4: AtLeastZero = Field(description="second line, per token")
+    P5: AtLeastZero = Field(description="second line, per pair of token and token it sees")
+    mu: AtLeastZero = Field(default=1.0, description="factor on decodes' attention in steps that hold chunks too")
+    tokens: Annotated[list[Count], Field(min_length=2)] = Field(description="tokens of a step at which G is known")
+    ms: list[AtLeastZero] = Field(description="G there: linear layers, milliseconds")
+    decode_ms: list[AtLeastZero] | None = Field(
+        default=None, description="G of steps that only decode, at the first of these tokens; none: the same"
+    )
+
+    @model_validator(mode="after")
+    def _points_agree(self) -> "StepTable":
+        if len(self.ms) != len(self.tokens) or any(b <= a for a, b in itertools.pairwise(self.tokens)):
+            raise ValueError("step_time.tokens must rise, and step_time.ms must have one value for each of them")
+        if self.decode_ms is not None and not 2 <= len(self.decode_ms) <= len(self.tokens):
+            raise ValueError(
+                "step_time.decode_ms must have at least two values, at most one for each of step_time.tokens"
+            )
+        return self
+
+
 class Config(_Section):
     """All settings of one replay. Build it with `load` or `from_dict`, which explain what is wrong."""
 
@@ -373,6 +415,7 @@ class Config(_Section):
     prices: Prices = Prices()
     accelerator: Accelerator | None = None
     model: OwnModel | None = None
+    step_time: StepTable | None = None
     unmodelled: tuple[str, ...] = Field(default=(), description="engine arguments that were given and are not modelled")
 
 
@@ -380,7 +423,7 @@ SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report", "prices")
 # Prices decide nothing in a replay, so they are no part of a run and of its digest.
 _RUN_SECTIONS = SECTIONS[:-1]
 # Sections that are there only when they are stated: what the catalogue lacks.
-OWN_SECTIONS: dict[str, type[_Section]] = {"accelerator": Accelerator, "model": OwnModel}
+OWN_SECTIONS: dict[str, type[_Section]] = {"accelerator": Accelerator, "model": OwnModel, "step_time": StepTable}
 
 
 def check_batch_limits(batched_tokens: int, seqs: int | None, model_len: int | None, chunked_prefill: bool) -> None:

@@ -78,10 +78,11 @@ def resolve(config: Config) -> Deployment:
         kv_cache_dtype=kv_cache_dtype,
         step_overhead_ms=step_overhead_ms,
         max_tokens=tokens + seqs,
+        stated=config.step_time,
     )
     active = min(engine.max_num_active_seqs or seqs, seqs)
     resolved = _resolved_config(
-        own.without_unused(config, gpu.id, dimensions),
+        own.without_unused(config, gpu.id, dimensions, fitted=steps.basis == "fitted"),
         engine={
             "num_gpu_blocks": blocks,
             "max_model_len": length,

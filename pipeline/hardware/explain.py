@@ -133,6 +133,7 @@ def _types(deployment: Deployment, length: int) -> list[dict[str, Any]]:
             kv_cache_dtype=kv_dtype,
             step_overhead_ms=deployment.step_overhead_ms,
             max_tokens=BATCH,
+            stated=deployment.config.step_time,
         )
         rows.append(
             {

@@ -191,6 +191,22 @@ def from_dimensions(own: OwnModel) -> Model:
     )
 
 
+def dimensions(model_id: str) -> OwnModel:
+    """Return the dimensions of a model of the catalogue."""
+    (row,) = (row for row in catalogue.rows("models.csv") if row["model"] == model_id)
+    stated = {name: int(row[name]) for name in OwnModel.model_fields if row.get(name, "").isdigit()}
+    if row["attention"] == "mla":
+        stated.pop("kv_heads", None)
+        stated.pop("head_dim", None)
+    return OwnModel(
+        name=model_id,
+        tied_embeddings=row["tie_embeddings"] == "True",
+        qkv_bias=model_id.startswith("qwen2"),
+        dtype=row["published_dtype"],  # type: ignore[arg-type]
+        **{name: value for name, value in stated.items() if value},
+    )
+
+
 def _linear_params(own: OwnModel) -> tuple[int, int]:
     """Return parameters of all linear layers, and of those that one token passes through."""
     h = own.hidden
@@ -255,7 +271,11 @@ def _config_json(name: str) -> Path | None:
     return path / "config.json" if (path / "config.json").is_file() else None
 
 
-def without_unused(config: Config, gpu_id: str, own: OwnModel | None) -> Config:
-    """Return the config with the sections that the deployment really uses, `own` being the model's dimensions."""
+def without_unused(config: Config, gpu_id: str, own: OwnModel | None, fitted: bool) -> Config:
+    """Return the config with the sections that the deployment really uses.
+
+    own : the model's dimensions where they are not the catalogue's; fitted : whether [step_time] is used
+    """
     accelerator = config.accelerator if config.accelerator and config.accelerator.name == gpu_id else None
-    return config.model_copy(update={"accelerator": accelerator, "model": own})
+    step_time = config.step_time if fitted else None
+    return config.model_copy(update={"accelerator": accelerator, "model": own, "step_time": step_time})

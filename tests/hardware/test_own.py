@@ -5,7 +5,6 @@ import json
 import pytest
 
 from pipeline import config
-from pipeline.config import OwnModel
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue, own, resolve
 
@@ -45,19 +44,11 @@ def written(folder, **fields):
     return path
 
 
-def dimensions(row):
-    known = {name: value for name, value in row.items() if name in OwnModel.model_fields and value not in ("", "0")}
-    numbers = {name: int(value) for name, value in known.items() if value.isdigit()}
-    latent = {"kv_heads": None, "head_dim": None} if row["attention"] == "mla" else {}
-    tied = row["tie_embeddings"] == "True"
-    return OwnModel(**numbers | latent, name="x", tied_embeddings=tied, qkv_bias=row["model"].startswith("qwen2.5"))
-
-
 @pytest.mark.parametrize("model_id", sorted(catalogue.models()))
 def test_counts_equal_those_of_the_catalogue(model_id):
     """Rows of models.csv were counted by others; biases and small norms are left out of some of them."""
     (row,) = (row for row in catalogue.rows("models.csv") if row["model"] == model_id)
-    model = own.from_dimensions(dimensions(row))
+    model = own.from_dimensions(own.dimensions(model_id))
     assert model.attention == row["attention"]
     assert model.matmul_params_per_token == pytest.approx(int(row["params_matmul_per_token"]), rel=1e-4)
     assert model.weight_bytes["bf16"] == pytest.approx(int(row["weight_bytes_bf16"]), rel=1e-4)
