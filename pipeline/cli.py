@@ -102,6 +102,11 @@ def ingest(
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
 @_reading
 @click.option("--decisions", is_flag=True, help="Also write one row per step and request (slow, large).")
+@click.option(
+    "--bands/--no-bands",
+    default=None,
+    help="Say how sure the headlines are, by three more replays.  [default: up to 200,000 requests]",
+)
 @click.option("--report", "with_report", is_flag=True, help="Also write the report page.")
 @click.option(
     "--require-slo",
@@ -122,6 +127,7 @@ def replay(
     read_option: tuple[str, ...],
     spread_ticks: int | None,
     decisions: bool,
+    bands: bool | None,
     with_report: bool,
     require_slo: float | None,
     out: Path,
@@ -148,6 +154,7 @@ def replay(
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
+    terminal.bands(run, trace, settings, where, bands)
     _summarise(run, made, with_report, require_slo)
 
 

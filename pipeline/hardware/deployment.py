@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config import Config, Engine, check_batch_limits
 from pipeline.errors import ConfigError
-from pipeline.hardware import catalogue, kv_capacity, own, step_time
+from pipeline.hardware import catalogue, evidence, kv_capacity, own, step_time
 from pipeline.hardware.catalogue import Gpu, Model
 from pipeline.hardware.kv_capacity import Memory
 from pipeline.hardware.step_time import StepTime
@@ -160,6 +160,7 @@ def describe(deployment: Deployment) -> dict[str, Any]:
             "source": steps.source,
             "terms": steps.terms_ms(),
         },
+        "evidence": evidence.nearest(deployment.gpu, deployment.model, steps.estimate),
     }
 
 

@@ -110,6 +110,7 @@ def lines(told: Row) -> Iterator[str]:
     yield from _sizes(told)
     yield ""
     yield from _steps(hardware["step_time"])
+    yield from _wrap(hardware["evidence"]["text"])
     for text in told["warnings"]:
         yield from _wrap(f"warning: {text}", indent=9)
 

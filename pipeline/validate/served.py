@@ -71,8 +71,7 @@ def replay(trace: pa.Table, settings: Sequence[str]) -> tuple[pl.DataFrame, Depl
         path = Path(folder) / "trace.parquet"
         pq.write_table(trace, path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        run, _ = driver.replay(TraceFile(path, path.name, digest), chosen, Path(folder))
-        rows = pl.read_parquet(run / "requests.parquet")
+        rows = pl.DataFrame(driver.requests(TraceFile(path, path.name, digest), chosen))
     return latencies(rows, deployment.frontend_ms), deployment
 
 
