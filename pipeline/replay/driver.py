@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline import config as config_module
 from pipeline import hardware, schema
@@ -70,10 +71,8 @@ def replay(
     if found is not None:
         return found, False
     source = Source(trace.path, where, deployment.config)
-    replicas = deployment.config.fleet.replicas
-    kernel_settings = replace(settings(deployment, decisions), sessions=source.former_rows is not None)
-    state = State(kernel_settings, cost(deployment), replicas)
-    folder = RunFolder(root, run, replicas, decisions)
+    state = _state(deployment, source, decisions)
+    folder = RunFolder(root, run, state.replicas, decisions)
     try:
         report(Progress(0, 0.0, 0, 0.0))
         tally = _run(state, source, folder, report)
@@ -91,10 +90,40 @@ def replay(
         raise
 
 
+def requests(trace: TraceFile, config: Config, *, where: str | None = None, scale: float = 1.0) -> pa.Table:
+    """Replay a trace and return the rows of requests.parquet; nothing is written.
+
+    scale : every step takes so many times as long
+    Raises ConfigError and TraceError as `replay` does.
+    """
+    deployment = hardware.resolve(config)
+    source = Source(trace.path, where, deployment.config)
+    state = _state(deployment, source, False, scale)
+    kept = _Requests()
+    _run(state, source, kept, lambda _: None)
+    return pa.concat_tables(kept.tables) if kept.tables else schema.arrow_schema(schema.REQUESTS).empty_table()
+
+
+def _state(deployment: Deployment, source: Source, decisions: bool, scale: float = 1.0) -> State:
+    asked = replace(settings(deployment, decisions), sessions=source.former_rows is not None)
+    return State(asked, cost(deployment, scale), deployment.config.fleet.replicas)
+
+
+class _Requests:
+    """A run folder that keeps requests in memory, and nothing else."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: str, replica: int, build: Callable[[], Any]) -> None:
+        if table == "requests":
+            self.tables.append(build())
+
+
 _DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISIONS_FULL: "decisions"}
 
 
-def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Progress], None]) -> _Tally:
+def _run(state: State, source: Source, folder: RunFolder | _Requests, report: Callable[[Progress], None]) -> _Tally:
     fleet, tally = state.fleet, _Tally()
     while True:
         reason = state.run()
@@ -123,12 +152,14 @@ def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Prog
     return tally
 
 
-def _drain(state: State, folder: RunFolder, table: str, replica: int) -> None:
+def _drain(state: State, folder: RunFolder | _Requests, table: str, replica: int) -> None:
     rows = state.drain(table, replica)
     folder.write(table, replica, lambda: tables.engine_columns(table, rows, replica))
 
 
-def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:
+def _write_requests(
+    state: State, source: Source, folder: RunFolder | _Requests, tally: _Tally, everything: bool = False
+) -> None:
     first = state.done_rows
     rows = state.take_done(everything)
     if len(rows) == 0:
@@ -160,11 +191,12 @@ def _timeout_ns(timeout_s: float | None) -> int | None:
     return round(timeout_s * 1e9)
 
 
-def cost(deployment: Deployment) -> StepCost:
-    """Return the step time of a deployment as the kernel takes it."""
+def cost(deployment: Deployment, scale: float = 1.0) -> StepCost:
+    """Return the step time of a deployment, so many times as long, as the kernel takes it."""
     steps = deployment.step_time
     names = [name for name in layout.COST.fields or () if not name.endswith("_ns")]
-    return StepCost({name: getattr(steps, name) for name in names}, np.stack([steps.g_ns, steps.g_decode_ns]))
+    terms = {name: getattr(steps, name) * (1.0 if name == "mu" else scale) for name in names}
+    return StepCost(terms, np.stack([steps.g_ns, steps.g_decode_ns]) * scale)
 
 
 def _manifest(

@@ -157,7 +157,10 @@ def batch(run: Run, rows: list[Row]) -> Figure | Nothing:
     limit = run.config["engine"].get("max_num_seqs")
     peak = max((r["running_max"] for r in rows if r["running_max"] is not None), default=0)
     marks = [(limit, f"max_num_seqs {limit}")] if limit and peak > limit / 3 else []
-    return drawing.over_time(run, rows, series, drawing.Scale("requests running", words.number), marks)
+    steady = run.one("steady_state")
+    ends = ((steady["from_s"], "filled"), (steady["to_s"], "last arrival"))
+    moments = [(at_s, label) for at_s, label in ends if at_s is not None]
+    return drawing.over_time(run, rows, series, drawing.Scale("requests running", words.number), marks, moments=moments)
 
 
 def queue(run: Run, rows: list[Row]) -> Figure | Nothing:

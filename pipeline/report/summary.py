@@ -40,6 +40,7 @@ def _styled(run: Run) -> Iterator[tuple[str, str]]:
         yield line, "bold"
     for line in _wrap(f"{headline.verdict(run)} {headline.what_binds(run)}"):
         yield line, ""
+    yield from ((line, "") for line in _wrap(headline.certainty(run)))
     yield from ((line, "") for line in _percentiles(run))
     yield from ((line, "") for line in _facts(run))
     warnings = run.manifest.get("warnings") or []

@@ -62,6 +62,13 @@ def observed_error(run: Run, rows: list[Row]) -> Table | Nothing:
     return replace(table, headings=(Heading("metric", False), *table.headings[1:]))
 
 
+def steady_latency(run: Run, rows: list[Row]) -> Table | Nothing:
+    """Return percentiles by metric of the steady state."""
+    if not run.one("steady_state")["settled"]:
+        return Nothing("The number of running requests never settles, so no part of the run is a steady state.")
+    return latency(run, rows)
+
+
 def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:
     """Return the table of traffic and service by tenant, class or model."""
 
@@ -172,6 +179,16 @@ def _rate(noun: str) -> Callable[[float | None], str]:
 TABLES: dict[str, Callable[[Run, list[Row]], Table | Nothing]] = {
     "latency": latency,
     "observed_error": observed_error,
+    "steady_latency": steady_latency,
+    "steady": listing(
+        ("from_s", "warm-up ends, from the start of the trace", words.seconds),
+        ("before_requests", "requests that arrived before", words.count),
+        ("to_s", "last arrival", words.seconds),
+        ("after_s", "from there to the last event", words.seconds),
+        ("requests", "requests that arrived between", words.count),
+        ("running_mean", "requests running, mean over steps", words.number),
+        ("output_tokens_per_s", "tokens generated, by the time they were made", _rate("tokens")),
+    ),
     "slo": slo,
     "status": status,
     "unfinished": unfinished,
