@@ -178,6 +178,61 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
 
 
 @main.command()
+@_LOGS
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
+@_reading
+@click.option(
+    "--fit-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="First share of the requests to fit to; the rest is judged.",
+)
+@click.option(
+    "-o",
+    "out",
+    type=click.Path(path_type=Path),
+    default=Path("calibration.toml"),
+    show_default=True,
+    help="Settings to write; figures (.json) and a chart (.png) go beside it.",
+)
+def calibrate(
+    logs: tuple[Path, ...],
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    where: str | None,
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    fit_share: float,
+    out: Path,
+) -> None:
+    """Fit step times to the latencies that a log saw, and say what that is worth.
+
+    The log must state TTFT or E2E. A factor on the kernels, the engine's time per step and the time outside the engine
+    are fitted to the first part of it, and judged on the rest. OUT is a file for --config with these settings.
+    """
+    import tempfile
+
+    from pipeline import config
+    from pipeline.calibrate import run, terminal
+    from pipeline.replay.prepare import prepare
+
+    settings = config.load(config_path, overrides, engine_args)
+    with tempfile.TemporaryDirectory() as root:
+        trace = prepare(
+            list(logs), Path(root), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks
+        )
+        found = run.calibrate(trace, settings, where=where, fit_share=fit_share)
+    click.echo("\n".join(terminal.lines(found)))
+    click.echo("\n" + "\n".join(f"Written: {path}" for path in run.write(found, settings, trace.name, out)))
+
+
+@main.command()
 @click.argument("grid", type=click.Path(path_type=Path), metavar="GRID.toml")
 @_LOGS
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")

@@ -23,7 +23,9 @@ MAY_IMPORT = {
     "report": BASE | {"query"},
     "sweep": BASE | {"hardware", "kernel", "replay", "query", "report"},
     "validate": BASE | {"hardware", "replay"},
-    "cli": BASE | {"capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep", "validate"},
+    "calibrate": BASE | {"hardware", "replay", "report"},
+    "cli": BASE
+    | {"calibrate", "capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep", "validate"},
 }
 HEAVY = ("numba", "polars", "duckdb", "altair", "vl_convert", "pyarrow", "numpy", "pydantic", "rich", "jinja2")
 
@@ -79,7 +81,7 @@ def loaded(program: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices", "hardware"]
+    "command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices", "hardware", "calibrate"]
 )
 def test_help_needs_nothing_heavy(command):
     arguments = [*command.split(), "--help"]
