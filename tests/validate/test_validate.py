@@ -10,7 +10,7 @@ import pytest
 from pipeline import validate
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue
-from pipeline.validate import checks, kv, openloop, served
+from pipeline.validate import checks, closedloop, kv, openloop, served
 from pipeline.validate.checks import Check, Limit, Table
 from tests import shared
 from tests.replay import servecast
@@ -56,7 +56,13 @@ def test_every_recorded_limit_is_kept():
         table.name: checks.verdicts(table, [c for c in found if c.table == table.name]) for table in validate.TABLES
     }
     assert all(verdict.kept for verdicts in judged.values() for verdict in verdicts), judged
-    assert {name for name, verdicts in judged.items() if verdicts} >= {"kv", "steps", "replay", "open_loop"}
+    assert {name for name, verdicts in judged.items() if verdicts} >= {
+        "kv",
+        "steps",
+        "replay",
+        "open_loop",
+        "closed_loop",
+    }
     assert {row.standing for row in found} <= set(checks.STANDINGS)
 
 
@@ -70,7 +76,7 @@ def test_what_was_fitted_is_not_judged():
     assert all(row["judged_on"] for row in catalogue.rows("overheads.csv"))
 
 
-@pytest.mark.parametrize("name", ["kv", "steps", "replay", "open_loop", "static"])
+@pytest.mark.parametrize("name", ["kv", "steps", "replay", "open_loop", "closed_loop", "static"])
 def test_recorded_table_can_be_recomputed(name, tmp_path):
     (chosen,) = validate.chosen([name])
     data = shared.path("steptime" if name == "steps" else "groundtruth")
@@ -169,3 +175,17 @@ def test_the_command(tmp_path):
 def test_unknown_names_are_named():
     with pytest.raises(ConfigError, match="no such comparison"):
         validate.chosen(["nothing"])
+
+
+def test_closed_loop_rows_have_measured_steps_and_the_scheduling_of_their_version():
+    row = {"model_path": "Qwen/Qwen3-32B", "system": "h100_sxm", "precision": None, "tp_size": 2.0}
+    assert closedloop._has_coefficients(row)  # bf16 where the precision is not stated
+    assert not closedloop._has_coefficients(row | {"tp_size": 4.0})
+    assert not closedloop._has_coefficients(row | {"model_path": "somebody/else"})
+    assert [closedloop._before_async(version) for version in ("0.9.1", "0.12.0", "0.14.0", "0.19.0", None)] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
