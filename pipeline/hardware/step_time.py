@@ -289,10 +289,9 @@ def scaled(steps: StepTime, factor: float) -> StepTime:
     if factor == 1.0:
         return steps
     terms = {name: getattr(steps, name) * factor for name in TERMS if name != "c0"}
-    note = f"Times of the kernels are multiplied by {factor:g} (hardware.step_time_scale)."
     g_ns = _frozen(steps.g_ns * factor)
     g_decode_ns = g_ns if steps.g_decode_ns is steps.g_ns else _frozen(steps.g_decode_ns * factor)
-    return dataclasses.replace(steps, **terms, g_ns=g_ns, g_decode_ns=g_decode_ns, notes=(*steps.notes, note))
+    return dataclasses.replace(steps, **terms, g_ns=g_ns, g_decode_ns=g_decode_ns)
 
 
 def _combined(weights: StepTime, attention: StepTime) -> StepTime:

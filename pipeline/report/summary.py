@@ -89,12 +89,12 @@ def _facts(run: Run) -> Iterator[str]:
 def _observed(run: Run) -> Iterator[str]:
     """Return how far the replay is from the times of the log, if it states any."""
     told = [
-        f"{_NAMES[r['metric']]} {words.change(r['mean_error_share'])}, p95 {words.change(r['p95_error_share'])}"
+        f"{_NAMES[r['metric']]} {words.change(r['mean_error_share'])} (p95 {words.change(r['p95_error_share'])})"
         for r in run.answer("observed_error")
         if r["metric"] != "tpot"
     ]
     if told:
-        yield f"log        the replay against it: mean {'; '.join(told)}"
+        yield from _wrap(f"observed   mean {', '.join(told)} against the log", indent=11)
 
 
 def _wrap(text: str, indent: int = 0, most_lines: int | None = None) -> list[str]:

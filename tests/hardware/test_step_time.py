@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from pipeline import config, hardware
 from pipeline.hardware import catalogue, step_time
 
 H100_8B = "h100-80gb-sxm_llama-3.1-8b_tp1_bf16"
@@ -174,3 +175,13 @@ def test_all_reduce_is_added_where_the_table_lacks_it():
 def test_arrays_cannot_be_changed():
     with pytest.raises(ValueError, match="read-only"):
         build().g_ns[1] = 0
+
+
+def test_a_factor_on_the_kernels_leaves_the_engine_alone():
+    plain, scaled = (
+        hardware.resolve(config.load(overrides=[f"hardware.step_time_scale={factor}"])).step_time for factor in (1, 1.5)
+    )
+    chunks = [(300, 100)]
+    assert scaled.c0 == plain.c0
+    expected = plain.c0 + 1.5 * (plain.step_ns(7, 5000, chunks, 1) - plain.c0)
+    assert scaled.step_ns(7, 5000, chunks, 1) == pytest.approx(expected, abs=2)

@@ -99,3 +99,10 @@ def test_large_traces_get_bands_only_when_asked(tmp_path, monkeypatch):
     assert not bands.wanted(run, None)
     assert bands.wanted(run, True)
     assert not bands.wanted(run, False)
+
+
+def test_a_closed_load_saturates_nothing(trace):
+    measured = bands.measure(trace, settings("load.kind=closed", "load.concurrency=3"))
+    assert measured["saturation"]["capacity_rps"] is None
+    fast, slow = measured["replays"]
+    assert fast["tpot_p95_ms"] < slow["tpot_p95_ms"]

@@ -152,3 +152,9 @@ def test_records_says_when_rejects_are_unknown_and_what_was_filtered():
     text = headline.records(samples.run(manifest=manifest))
     assert "whether records of the log could not be read is not known" in text
     assert text.endswith(" Only requests with tenant = 'a' were taken.")
+
+
+def test_a_closed_load_has_no_distance_from_saturation():
+    assert "The load is closed: 64 requests at most" in headline._distance(
+        samples.run(manifest=samples.MANIFEST | {"config": {"load": {"kind": "closed", "concurrency": 64}}}), {}
+    )
