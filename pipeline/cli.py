@@ -463,7 +463,7 @@ def _lengths(text: str | None) -> list[int]:
 
 
 @main.command()
-@click.argument("tables", nargs=-1, metavar="[kv|steps|replay|open_loop|static]...")
+@click.argument("tables", nargs=-1, metavar="[kv|steps|replay|open_loop|closed_loop|static]...")
 @click.option(
     "--data", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Recompute from this folder."
 )

@@ -142,10 +142,13 @@ def certainty(run: Run) -> str:
         undecided.append("whether the queue empties")
     text = f"With step times {words.number(100 * error)} % shorter or longer: {', '.join(shown)}."
     text += f" Undecided: {' and '.join(undecided)}." if undecided else " No limit of the SLO flips inside that band."
-    return f"{text} {_distance(saturation)}"
+    return f"{text} {_distance(run, saturation)}"
 
 
-def _distance(saturation: Row) -> str:
+def _distance(run: Run, saturation: Row) -> str:
+    load = run.config.get("load", {})
+    if load.get("kind") == "closed" or load.get("sessions") == "follow":
+        return "Requests wait for the end of others, so the load follows the service and cannot outrun it."
     if saturation["share"] is None:
         return "How far the load is from saturation cannot be told from so few requests."
     rate = words.number(saturation["capacity_rps"])

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue
-from pipeline.validate import checks, kv, openloop, replays, steps
+from pipeline.validate import checks, closedloop, kv, openloop, replays, steps
 from pipeline.validate.checks import Check, Table
 
-TABLES: tuple[Table, ...] = (kv.TABLE, steps.TABLE, replays.TABLE, openloop.TABLE, steps.STATIC)
+TABLES: tuple[Table, ...] = (kv.TABLE, steps.TABLE, replays.TABLE, openloop.TABLE, closedloop.TABLE, steps.STATIC)
 RECORDED = "validation.csv"  # among the data of pipeline/hardware, so that reports can cite it
 
 

@@ -10,7 +10,7 @@ import pytest
 from pipeline import validate
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue
-from pipeline.validate import checks, kv, openloop, served
+from pipeline.validate import checks, closedloop, kv, openloop, served
 from pipeline.validate.checks import Check, Limit, Table
 from tests import shared
 from tests.replay import servecast
@@ -56,7 +56,13 @@ def test_every_recorded_limit_is_kept():
         table.name: checks.verdicts(table, [c for c in found if c.table == table.name]) for table in validate.TABLES
     }
     assert all(verdict.kept for verdicts in judged.values() for verdict in verdicts), judged
-    assert {name for name, verdicts in judged.items() if verdicts} >= {"kv", "steps", "replay", "open_loop"}
+    assert {name for name, verdicts in judged.items() if verdicts} >= {
+        "kv",
+        "steps",
+        "replay",
+        "open_loop",
+        "closed_loop",
+    }
     assert {row.standing for row in found} <= set(checks.STANDINGS)
 
 
@@ -70,7 +76,7 @@ def test_what_was_fitted_is_not_judged():
     assert all(row["judged_on"] for row in catalogue.rows("overheads.csv"))
 
 
-@pytest.mark.parametrize("name", ["kv", "steps", "replay", "open_loop", "static"])
+@pytest.mark.parametrize("name", ["kv", "steps", "replay", "open_loop", "closed_loop", "static"])
 def test_recorded_table_can_be_recomputed(name, tmp_path):
     (chosen,) = validate.chosen([name])
     data = shared.path("steptime" if name == "steps" else "groundtruth")
@@ -126,6 +132,17 @@ def test_prompts_that_repeat_share_their_prefix():
     assert first[:6] == second[:6]
     assert not set(first[6:]) & set(second[6:])
     assert not set(openloop._hashes(1, 2, 6, 30)) & set(first)
+
+
+def test_clients_of_a_closed_load_do_not_start_in_step():
+    inputs, outputs = closedloop.lengths(1000, 200, 4, shortest=1.0)
+    assert outputs[:5] == [50, 100, 150, 200, 200]
+    assert set(inputs) == {1000}
+    assert len(inputs) == 40
+    drawn, _ = closedloop.lengths(1000, 200, 64, shortest=0.8)
+    assert 800 <= min(drawn) < 850
+    assert 950 < max(drawn) <= 1000
+    assert closedloop.lengths(1000, 200, 64, 0.8)[0] == drawn
 
 
 def one_start(folder, blocks):
