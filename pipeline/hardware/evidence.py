@@ -3,6 +3,7 @@
 A configuration with measured step times is compared with judged rows, an estimate with rows that were estimates too.
 """
 
+import statistics
 from typing import Any
 
 from pipeline.hardware import catalogue
@@ -48,6 +49,9 @@ def nearest(gpu: Gpu, model: Model, estimate: bool) -> dict[str, Any]:
 def _text(same: str, metric: str, rows: list[dict[str, str]], worst_pct: float) -> str:
     statistic = " ".join(reversed(metric.split()))
     within = f"{statistic} was within {worst_pct:.1f} % of real vLLM"
+    if len(rows) > 2:
+        median_pct = statistics.median(abs(float(row["error_pct"])) for row in rows)
+        within += f", {median_pct:.1f} % at the median of {len(rows)} measurements"
     if same == "model and accelerator":
         text = f"On this accelerator this model's {within}"
     elif same == "model":

@@ -55,14 +55,12 @@ def measure(trace: TraceFile, config: Config, where: str | None = None) -> dict[
     deployment = hardware.resolve(config)
     error_pct = min(max(LEAST_ERROR_PCT, deployment.step_time.error_pct), 90.0)
     ends = {scale: _rows(trace, config, where, scale) for scale in (1 - error_pct / 100, 1 + error_pct / 100)}
-    # Clients that wait for each other never offer more than is answered, so nothing saturates.
-    most_rps = capacity_rps(trace, config, where) if config.load.kind == "open" else None
     return {
         "version": VERSION,
         "error_pct": error_pct,
         "basis": deployment.step_time.basis,
         "replays": [{"scale": scale, **figures(rows, config, deployment.frontend_ms)} for scale, rows in ends.items()],
-        "saturation": _saturation(next(iter(ends.values())), most_rps),
+        "saturation": _saturation(next(iter(ends.values())), trace, config, where),
     }
 
 
@@ -122,9 +120,15 @@ def capacity_rps(trace: TraceFile, config: Config, where: str | None = None) -> 
     return answered / (last_start_ns / 1e9) if answered >= FEWEST_ANSWERED else None
 
 
-def _saturation(rows: pl.DataFrame, capacity_rps: float | None) -> dict[str, float | None]:
-    """Return the offered rate between first and last arrival beside the one that saturates, and their ratio."""
+def _saturation(rows: pl.DataFrame, trace: TraceFile, config: Config, where: str | None) -> dict[str, float | None]:
+    """Return the offered rate between first and last arrival beside the one that saturates, and their ratio.
+
+    rows : any replay of the trace. Where requests wait for each other's ends, nothing is offered, and all is None.
+    """
+    if config.load.kind == "closed" or config.load.sessions == "follow":
+        return dict.fromkeys(("offered_rps", "capacity_rps", "share"))
     span_ns = int(rows["arrival_ns"].max() or 0) - int(rows["arrival_ns"].min() or 0)  # type: ignore[arg-type]
     offered_rps = (len(rows) - 1) / (span_ns / 1e9) if span_ns > 0 else None
-    share = offered_rps / capacity_rps if offered_rps is not None and capacity_rps else None
-    return {"offered_rps": offered_rps, "capacity_rps": capacity_rps, "share": share}
+    most_rps = capacity_rps(trace, config, where)
+    share = offered_rps / most_rps if offered_rps is not None and most_rps else None
+    return {"offered_rps": offered_rps, "capacity_rps": most_rps, "share": share}

@@ -146,10 +146,9 @@ def certainty(run: Run) -> str:
 
 
 def _distance(run: Run, saturation: Row) -> str:
-    if run.config["load"]["kind"] == "closed":
-        return (
-            f"The load is closed: {run.config['load']['concurrency']} requests at most, however fast they are answered."
-        )
+    load = run.config.get("load", {})
+    if load.get("kind") == "closed" or load.get("sessions") == "follow":
+        return "Requests wait for the end of others, so the load follows the service and cannot outrun it."
     if saturation["share"] is None:
         return "How far the load is from saturation cannot be told from so few requests."
     rate = words.number(saturation["capacity_rps"])

@@ -79,6 +79,13 @@ def test_few_requests_say_nothing_about_saturation(trace):
     assert bands.measure(trace, settings())["saturation"]["capacity_rps"] is None
 
 
+def test_a_closed_load_offers_no_rate(tmp_path):
+    told = bands.measure(loaded(tmp_path, 10), settings("load.kind=closed", "load.concurrency=4"))
+    assert told["saturation"] == {"offered_rps": None, "capacity_rps": None, "share": None}
+    short, long = told["replays"]
+    assert short["tpot_p95_ms"] < long["tpot_p95_ms"]
+
+
 @pytest.mark.summary
 def test_the_command_and_its_switches(tmp_path):
     path = servecast.trace(tmp_path / "trace.parquet", LINE)
@@ -99,10 +106,3 @@ def test_large_traces_get_bands_only_when_asked(tmp_path, monkeypatch):
     assert not bands.wanted(run, None)
     assert bands.wanted(run, True)
     assert not bands.wanted(run, False)
-
-
-def test_a_closed_load_saturates_nothing(trace):
-    measured = bands.measure(trace, settings("load.kind=closed", "load.concurrency=3"))
-    assert measured["saturation"]["capacity_rps"] is None
-    fast, slow = measured["replays"]
-    assert fast["tpot_p95_ms"] < slow["tpot_p95_ms"]

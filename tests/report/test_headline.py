@@ -99,6 +99,15 @@ def test_certainty_says_what_is_undecided(tmp_path):
     assert headline.certainty(with_bands(tmp_path, unknown)).endswith("cannot be told from so few requests.")
 
 
+def test_a_closed_load_has_no_distance_from_saturation(tmp_path):
+    nothing = {"offered_rps": None, "capacity_rps": None, "share": None}
+    manifest = copy.deepcopy(samples.MANIFEST)
+    manifest["config"]["load"] |= {"kind": "closed", "concurrency": 8}
+    assert headline.certainty(with_bands(tmp_path, nothing, manifest=manifest)).endswith(
+        "the load follows the service and cannot outrun it."
+    )
+
+
 def test_verdict_when_all_is_well_or_nothing_was_replayed():
     good = [r | {"within_slo": r["requests"]} for r in samples.answers()["slo_attainment"]]
     assert (
@@ -152,9 +161,3 @@ def test_records_says_when_rejects_are_unknown_and_what_was_filtered():
     text = headline.records(samples.run(manifest=manifest))
     assert "whether records of the log could not be read is not known" in text
     assert text.endswith(" Only requests with tenant = 'a' were taken.")
-
-
-def test_a_closed_load_has_no_distance_from_saturation():
-    assert "The load is closed: 64 requests at most" in headline._distance(
-        samples.run(manifest=samples.MANIFEST | {"config": {"load": {"kind": "closed", "concurrency": 64}}}), {}
-    )

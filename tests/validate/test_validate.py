@@ -134,6 +134,17 @@ def test_prompts_that_repeat_share_their_prefix():
     assert not set(openloop._hashes(1, 2, 6, 30)) & set(first)
 
 
+def test_clients_of_a_closed_load_do_not_start_in_step():
+    inputs, outputs = closedloop.lengths(1000, 200, 4, shortest=1.0)
+    assert outputs[:5] == [50, 100, 150, 200, 200]
+    assert set(inputs) == {1000}
+    assert len(inputs) == 40
+    drawn, _ = closedloop.lengths(1000, 200, 64, shortest=0.8)
+    assert 800 <= min(drawn) < 850
+    assert 950 < max(drawn) <= 1000
+    assert closedloop.lengths(1000, 200, 64, 0.8)[0] == drawn
+
+
 def one_start(folder, blocks):
     """Write a log of one start: Llama-3.1-8B on one H100 at 2048 tokens and 128 sequences, by our sum 27,5xx blocks."""
     names = [
@@ -175,17 +186,3 @@ def test_the_command(tmp_path):
 def test_unknown_names_are_named():
     with pytest.raises(ConfigError, match="no such comparison"):
         validate.chosen(["nothing"])
-
-
-def test_closed_loop_rows_have_measured_steps_and_the_scheduling_of_their_version():
-    row = {"model_path": "Qwen/Qwen3-32B", "system": "h100_sxm", "precision": None, "tp_size": 2.0}
-    assert closedloop._has_coefficients(row)  # bf16 where the precision is not stated
-    assert not closedloop._has_coefficients(row | {"tp_size": 4.0})
-    assert not closedloop._has_coefficients(row | {"model_path": "somebody/else"})
-    assert [closedloop._before_async(version) for version in ("0.9.1", "0.12.0", "0.14.0", "0.19.0", None)] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
