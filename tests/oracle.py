@@ -9,6 +9,7 @@ Some rules are ours, not vLLM's. A client gives up `timeout_ns` after its reques
 notices at its next decision. A server with a `queue_limit` turns an arrival away when so many already wait.
 With `concurrency` so many requests are under way: the first ones arrive at 0, another one whenever one ends. A
 request that is `after` another one arrives `think_ns` after its end, but not before the engine noticed that end.
+Who is sent by a decision comes after all who had arrived by then.
 """
 
 import struct
@@ -452,10 +453,16 @@ class _Run:
 
     def hand_over(self) -> None:
         """Take out whose client gave up, then bring in what has arrived."""
+        self.release()
         for seq in list(self.unfinished.values()):
             if self.is_late(seq):
                 self.give_up(seq)
-        self.release()
+        self.take_arrived()
+        while self.ended:  # somebody gave up or was turned away in this very decision
+            self.release()
+            self.take_arrived()
+
+    def take_arrived(self) -> None:
         while self.coming and self.coming[0].request.arrival_ns <= self.clock:
             seq = self.coming.popleft()
             if seq.request.prompt_len >= self.engine.max_model_len:
@@ -468,7 +475,6 @@ class _Run:
                 seq.status = "waiting"
                 self.waiting.add(seq)
                 self.unfinished[seq.row] = seq
-            self.release()
 
     def release(self) -> None:
         """Send those who waited for an end that has been noticed."""

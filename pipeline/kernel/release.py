@@ -5,7 +5,8 @@ release: in a closed loop the next row of the trace for each, in sessions the tu
 on its way stands in `released`, a binary heap on (arrival, row).
 
 A client learns of an end when the engine does: at the end of the step, and where it gave up or was refused, at the
-decision that found that out. So nothing ever arrives before a moment that some replica has already passed.
+decision that found that out. So nothing ever arrives before a moment that some replica has already passed, and who is
+sent by a decision comes after all who had arrived by then.
 """
 
 from pipeline.kernel.compile import inlined

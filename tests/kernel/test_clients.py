@@ -173,3 +173,10 @@ def test_a_turn_waits_for_a_slow_one():
 def test_a_former_request_that_is_not_replayed_ends_as_it_arrives():
     requests = by_hand("0us 6>1, 7ms 6>1 status=error, 1s 6>1 after=1+5ms, 2s 6>1 after=2+1ms")
     assert in_ms(requests["arrival_ns"]) == [0, 7, 12, 23]
+
+
+def test_who_is_sent_by_a_decision_comes_after_all_who_had_arrived():
+    # at 10 ms the first ends and sends the second, which is too long, and the fourth; the refusal sends the third
+    requests = by_hand("0us 6>1, 0us 64>1 after=0, 0us 6>1 after=1, 0us 6>1 after=0", max_num_seqs=1)
+    assert in_ms(requests["arrival_ns"]) == [0, 10, 10, 10]
+    assert in_ms(requests["finish_ns"])[2:] == [30, 20]
