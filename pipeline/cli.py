@@ -102,6 +102,11 @@ def ingest(
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
 @_reading
 @click.option("--decisions", is_flag=True, help="Also write one row per step and request (slow, large).")
+@click.option(
+    "--bands/--no-bands",
+    default=None,
+    help="Say how sure the headlines are, by three more replays.  [default: up to 200,000 requests]",
+)
 @click.option("--report", "with_report", is_flag=True, help="Also write the report page.")
 @click.option(
     "--require-slo",
@@ -122,6 +127,7 @@ def replay(
     read_option: tuple[str, ...],
     spread_ticks: int | None,
     decisions: bool,
+    bands: bool | None,
     with_report: bool,
     require_slo: float | None,
     out: Path,
@@ -148,6 +154,7 @@ def replay(
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
+    terminal.bands(run, trace, settings, where, bands)
     _summarise(run, made, with_report, require_slo)
 
 
@@ -168,6 +175,61 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
             shown = "unknown" if share is None else f"{share:.2%}"
             click.echo(f"SLO missed: {shown} of the requests keep it, {require_slo:.2%} are required", err=True)
             sys.exit(EXIT_NO)
+
+
+@main.command()
+@_LOGS
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
+@_reading
+@click.option(
+    "--fit-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.5,
+    show_default=True,
+    help="First share of the requests to fit to; the rest is judged.",
+)
+@click.option(
+    "-o",
+    "out",
+    type=click.Path(path_type=Path),
+    default=Path("calibration.toml"),
+    show_default=True,
+    help="Settings to write; figures (.json) and a chart (.png) go beside it.",
+)
+def calibrate(
+    logs: tuple[Path, ...],
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    where: str | None,
+    format_: str | None,
+    read_option: tuple[str, ...],
+    spread_ticks: int | None,
+    fit_share: float,
+    out: Path,
+) -> None:
+    """Fit step times to the latencies that a log saw, and say what that is worth.
+
+    The log must state TTFT or E2E. A factor on the kernels, the engine's time per step and the time outside the engine
+    are fitted to the first part of it, and judged on the rest. OUT is a file for --config with these settings.
+    """
+    import tempfile
+
+    from pipeline import config
+    from pipeline.calibrate import run, terminal
+    from pipeline.replay.prepare import prepare
+
+    settings = config.load(config_path, overrides, engine_args)
+    with tempfile.TemporaryDirectory() as root:
+        trace = prepare(
+            list(logs), Path(root), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks
+        )
+        found = run.calibrate(trace, settings, where=where, fit_share=fit_share)
+    click.echo("\n".join(terminal.lines(found)))
+    click.echo("\n" + "\n".join(f"Written: {path}" for path in run.write(found, settings, trace.name, out)))
 
 
 @main.command()
@@ -312,6 +374,122 @@ def prices(table: str, provider: str | None, model: str | None, as_json: bool) -
     listing.show(table, rows, _console(), datetime.date.today())
 
 
+@main.group(invoke_without_command=True)
+@click.option("--model", metavar="NAME", help="Model: id, Hugging Face name, or a config.json of your own.")
+@click.option("--gpu", metavar="NAME", help="Accelerator: id, alias, or the name of your [accelerator].")
+@click.option("--tp", type=click.IntRange(min=1), metavar="N", help="Accelerators that share the model.")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--lengths", metavar="N,N,...", help="Lengths of a request to count with, tokens.")
+@click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
+@click.pass_context
+def hardware(
+    context: click.Context,
+    model: str | None,
+    gpu: str | None,
+    tp: int | None,
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    lengths: str | None,
+    as_json: bool,
+) -> None:
+    """List accelerators and models, or explain one configuration.
+
+    With --model, --gpu or other settings: where memory goes, KV bytes per token, blocks, and how many requests run
+    at once, beside what a naive sum says. Without: the catalogue.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    import json
+
+    from pipeline import config
+    from pipeline.hardware import listing, resolve
+    from pipeline.hardware.explain import explain
+
+    named = (("hardware.model", model), ("hardware.gpu", gpu), ("engine.tensor_parallel_size", tp))
+    given = [f"{key}={value}" for key, value in named if value is not None]
+    if not (given or config_path or engine_args or overrides):
+        click.echo(json.dumps(listing.catalogue_rows(), indent=1) if as_json else "\n".join(listing.catalogue_lines()))
+        return
+    told = explain(resolve(config.load(config_path, (*overrides, *given), engine_args)), _lengths(lengths))
+    click.echo(json.dumps(told, indent=1, allow_nan=False) if as_json else "\n".join(listing.lines(told)))
+
+
+@hardware.command("fit")
+@click.option("--model", metavar="NAME", help="Model: id, Hugging Face name, or a config.json of your own.")
+@click.option("--gpu", metavar="NAME", help="Accelerator: id or alias.")
+@click.option("--tp", type=click.IntRange(min=1), metavar="N", help="Accelerators that share the model.")
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as hardware.kv_cache_dtype=fp8."
+)
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Settings to write.  [default: GPU_MODEL_tpN.toml]")
+def hardware_fit(
+    model: str | None,
+    gpu: str | None,
+    tp: int | None,
+    config_path: Path | None,
+    overrides: tuple[str, ...],
+    out: Path | None,
+) -> None:
+    """Fit step times of a configuration to NVIDIA's kernel tables (extra: servecast[aiconfigurator]).
+
+    Writes a settings file with a table [step_time]: give it to replay with --config, or copy the table into yours.
+    """
+    from pipeline import config
+    from pipeline.hardware import fit
+
+    named = (("hardware.model", model), ("hardware.gpu", gpu), ("engine.tensor_parallel_size", tp))
+    given = [f"{key}={value}" for key, value in named if value is not None]
+    # A context that fits beside the weights is the replay's business, not the kernels'.
+    table, deployment = fit.fit(config.load(config_path, ("engine.max_model_len=-1", *overrides, *given)))
+    out = out or Path(f"{table.gpu}_{table.model}_tp{table.tensor_parallel_size}.toml")
+    out.write_text(fit.toml(table, deployment), encoding="utf-8")
+    click.echo(f"{out}: mean error {table.error_pct:.1f} % on random steps against {table.source}")
+
+
+def _lengths(text: str | None) -> list[int]:
+    if text is None:
+        return []
+    try:
+        found = [int(word) for word in text.split(",")]
+    except ValueError:
+        found = [0]
+    if min(found) < 1:
+        raise click.UsageError(f"--lengths {text}: must be whole numbers of tokens, as 2048,8192")
+    return found
+
+
+@main.command()
+@click.argument("tables", nargs=-1, metavar="[kv|steps|replay|open_loop|closed_loop|static]...")
+@click.option(
+    "--data", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Recompute from this folder."
+)
+@click.option("--json", "as_json", is_flag=True, help="Rows and limits as JSON.")
+@click.option("-o", "out", type=click.Path(path_type=Path), help="Also write the rows as CSV.")
+def validate(tables: tuple[str, ...], data: Path | None, as_json: bool, out: Path | None) -> None:
+    """Show how exact the predictions are: KV capacity, step time and whole replays against measurements.
+
+    The recorded comparisons are shown; --data recomputes them from a folder of measurements, and exits with 1 if a
+    limit is not kept.
+    """
+    import json
+
+    from pipeline import validate as validation
+    from pipeline.validate import checks, terminal
+
+    chosen = validation.chosen(tables)
+    found = validation.recorded(chosen) if data is None else validation.recompute(chosen, data)
+    told = terminal.as_dicts(chosen, found)
+    click.echo(json.dumps(told, indent=1) if as_json else "\n".join(terminal.lines(chosen, found)))
+    if out is not None:
+        checks.write(found, out)
+    if any(limit["kept"] is False for table in told.values() for limit in table["limits"]):
+        sys.exit(EXIT_NO)
+
+
 @main.command()
 def settings() -> None:
     """List every setting of replay.toml with its default and unit."""
@@ -324,6 +502,10 @@ def settings() -> None:
     table.add_column("default", no_wrap=True)
     table.add_column("meaning")
     for key, default, meaning in config.describe_fields():
+        table.add_row(key, default, meaning)
+    table.add_row("", "", "")
+    table.add_row("own hardware", "", "tables to add for what the catalogue of `servecast hardware` lacks")
+    for key, default, meaning in config.describe_own_fields():
         table.add_row(key, default, meaning)
     _console().print(table)
 

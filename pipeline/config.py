@@ -6,6 +6,7 @@ vLLM itself would choose for the model and the accelerator. The word `none` sets
 
 import difflib
 import hashlib
+import itertools
 import json
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -138,6 +139,9 @@ class Hardware(_Section):
     kv_cache_dtype: KvCacheDtype = Field(
         default="auto", description="type of the KV cache; auto: the model's 16-bit type"
     )
+    step_time_scale: Positive = Field(
+        default=1.0, description="factor on the time of the kernels in every step, as `servecast calibrate` finds it"
+    )
     step_overhead_ms: AtLeastZero | None = Field(
         default=None, description="engine time per step outside the kernels, milliseconds; none: the catalogue's value"
     )
@@ -151,7 +155,20 @@ class Hardware(_Section):
 class Load(_Section):
     """How requests are offered and how patient the clients are."""
 
-    kind: Literal["open"] = Field(default="open", description="requests arrive when the log says so")
+    kind: Literal["open", "closed"] = Field(
+        default="open",
+        description="open: requests arrive when the log says so; closed: `concurrency` of them are always under way",
+    )
+    concurrency: Count | None = Field(
+        default=None,
+        description="closed: requests under way in the whole fleet; the next of the trace starts when one ends, "
+        "however it ends (vllm bench serve --max-concurrency)",
+    )
+    sessions: Literal["logged", "follow"] = Field(
+        default="logged",
+        description="open: when a request arrives that names the one it follows (after_request_id). logged: when the "
+        "log says so; follow: think_us after the replayed end of that one",
+    )
     rate_scale: Positive = Field(
         default=1.0, description="arrival offsets are divided by this; 2 offers twice the rate"
     )
@@ -163,6 +180,23 @@ class Load(_Section):
         description="requests waiting in a replica, those not yet looked at included, at which a new one is refused "
         "with 429; none: no limit",
     )
+
+    @model_validator(mode="after")
+    def _kind_agrees(self) -> "Load":
+        if self.kind == "open":
+            if self.concurrency is not None:
+                raise ValueError(f"load.concurrency = {self.concurrency}: needs load.kind = closed")
+            return self
+        if self.concurrency is None:
+            raise ValueError("load.kind = closed: needs load.concurrency, the requests under way at any time")
+        if self.rate_scale != 1:
+            raise ValueError(
+                f"load.rate_scale = {self.rate_scale:g}: scales logged arrivals, which load.kind = closed does not "
+                "use; change load.concurrency instead"
+            )
+        if self.sessions == "follow":
+            raise ValueError("load.sessions = follow: needs load.kind = open; closed sends the rows in trace order")
+        return self
 
 
 class Fleet(_Section):
@@ -303,6 +337,105 @@ class Prices(_Section):
         return self
 
 
+class Accelerator(_Section):
+    """An accelerator that the catalogue lacks; `hardware.gpu` names it, or is left out."""
+
+    name: str = Field(description="name of the accelerator, one that the catalogue does not have")
+    memory_gib: Positive = Field(description="memory that software sees, GiB")
+    bandwidth_gb_per_s: Positive = Field(description="memory bandwidth, GB/s (10^9 bytes)")
+    bf16_tflops: Positive = Field(description="dense 16-bit peak, TFLOP/s")
+    fp8_tflops: Positive | None = Field(default=None, description="dense FP8 peak, TFLOP/s; none: no FP8 arithmetic")
+    link_gb_per_s: Positive = Field(
+        default=32.0, description="link to other accelerators, GB/s per direction; 32 is PCIe 4"
+    )
+
+
+class OwnModel(_Section):
+    """A model that the catalogue lacks; `hardware.model` names it, or the config.json that says the same."""
+
+    name: str = Field(description="name of the model, one that the catalogue does not have")
+    layers: Count = Field(description="num_hidden_layers")
+    hidden: Count = Field(description="hidden_size")
+    heads: Count = Field(description="num_attention_heads")
+    kv_heads: Count | None = Field(default=None, description="num_key_value_heads; none: as many as heads")
+    head_dim: Count | None = Field(default=None, description="head_dim; none: hidden / heads")
+    intermediate: Count = Field(description="intermediate_size of a dense MLP")
+    vocab: Count = Field(description="vocab_size")
+    max_context: Count = Field(description="max_position_embeddings, tokens")
+    tied_embeddings: bool = Field(default=False, description="tie_word_embeddings")
+    qkv_bias: bool = Field(default=False, description="queries, keys and values have biases, as in Qwen2")
+    experts: Annotated[int, Field(ge=0)] = Field(default=0, description="routed experts of a layer; 0: dense")
+    experts_per_token: Annotated[int, Field(ge=0)] = Field(default=0, description="num_experts_per_tok")
+    moe_intermediate: Annotated[int, Field(ge=0)] = Field(default=0, description="intermediate size of an expert")
+    shared_experts: Annotated[int, Field(ge=0)] = Field(default=0, description="experts that every token uses")
+    first_dense_layers: Annotated[int, Field(ge=0)] = Field(default=0, description="first_k_dense_replace")
+    mla_kv_lora_rank: Count | None = Field(
+        default=None, description="kv_lora_rank; stated: multi-head latent attention"
+    )
+    mla_q_lora_rank: Count | None = Field(default=None, description="q_lora_rank; none: queries are not compressed")
+    mla_qk_rope: Count | None = Field(default=None, description="qk_rope_head_dim")
+    mla_qk_nope: Count | None = Field(default=None, description="qk_nope_head_dim")
+    mla_v_head_dim: Count | None = Field(default=None, description="v_head_dim")
+    sliding_window: Count | None = Field(default=None, description="tokens that a sliding-window layer sees")
+    dtype: Annotated[Literal["bf16", "fp16", "fp8", "w4a16"], BeforeValidator(_plain_dtype)] = Field(
+        default="bf16", description="type of the published weights"
+    )
+    weights_gib: Positive | None = Field(
+        default=None, description="size of the published weights, GiB; none: computed from the dimensions"
+    )
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> "OwnModel":
+        if self.experts and not (self.experts_per_token and self.moe_intermediate):
+            raise ValueError(f"model.experts = {self.experts} needs model.experts_per_token and model.moe_intermediate")
+        if self.mla_kv_lora_rank and not (self.mla_qk_rope and self.mla_qk_nope and self.mla_v_head_dim):
+            raise ValueError("model.mla_kv_lora_rank needs model.mla_qk_rope, mla_qk_nope and mla_v_head_dim")
+        if self.kv_heads is not None and self.heads % self.kv_heads:
+            raise ValueError(f"model.kv_heads = {self.kv_heads}: must divide model.heads = {self.heads}")
+        return self
+
+
+class StepTable(_Section):
+    """Step time of a configuration that the catalogue lacks, milliseconds, as `servecast hardware fit` writes it."""
+
+    gpu: str = Field(description="accelerator it was fitted for")
+    model: str = Field(description="model it was fitted for")
+    tensor_parallel_size: Count = Field(description="accelerators that share the model")
+    weight_dtype: str = Field(description="type of the weights")
+    kv_cache_dtype: str = Field(description="type of the KV cache")
+    source: str = Field(description="where the times come from")
+    error_pct: AtLeastZero = Field(description="mean absolute error of a step against that source, percent")
+    L0: AtLeastZero = Field(description="LM head")
+    L1: AtLeastZero = Field(description="LM head, per row")
+    D0: AtLeastZero = Field(description="attention of decodes, first line")
+    D1: AtLeastZero = Field(description="first line, per sequence")
+    D2: AtLeastZero = Field(description="attention of decodes, second line")
+    D3: AtLeastZero = Field(description="second line, per sequence")
+    D4: AtLeastZero = Field(description="second line, per token of context")
+    P0: AtLeastZero = Field(description="attention of a chunk, first line")
+    P1: AtLeastZero = Field(description="first line, per token")
+    P2: AtLeastZero = Field(description="first line, per token and token before")
+    P3: AtLeastZero = Field(description="attention of a chunk, second line")
+    P4: AtLeastZero = Field(description="second line, per token")
+    P5: AtLeastZero = Field(description="second line, per pair of token and token it sees")
+    mu: AtLeastZero = Field(default=1.0, description="factor on decodes' attention in steps that hold chunks too")
+    tokens: Annotated[list[Count], Field(min_length=2)] = Field(description="tokens of a step at which G is known")
+    ms: list[AtLeastZero] = Field(description="G there: linear layers, milliseconds")
+    decode_ms: list[AtLeastZero] | None = Field(
+        default=None, description="G of steps that only decode, at the first of these tokens; none: the same"
+    )
+
+    @model_validator(mode="after")
+    def _points_agree(self) -> "StepTable":
+        if len(self.ms) != len(self.tokens) or any(b <= a for a, b in itertools.pairwise(self.tokens)):
+            raise ValueError("step_time.tokens must rise, and step_time.ms must have one value for each of them")
+        if self.decode_ms is not None and not 2 <= len(self.decode_ms) <= len(self.tokens):
+            raise ValueError(
+                "step_time.decode_ms must have at least two values, at most one for each of step_time.tokens"
+            )
+        return self
+
+
 class Config(_Section):
     """All settings of one replay. Build it with `load` or `from_dict`, which explain what is wrong."""
 
@@ -313,12 +446,17 @@ class Config(_Section):
     slo: Slo = Slo()
     report: Report = Report()
     prices: Prices = Prices()
+    accelerator: Accelerator | None = None
+    model: OwnModel | None = None
+    step_time: StepTable | None = None
     unmodelled: tuple[str, ...] = Field(default=(), description="engine arguments that were given and are not modelled")
 
 
 SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report", "prices")
 # Prices decide nothing in a replay, so they are no part of a run and of its digest.
 _RUN_SECTIONS = SECTIONS[:-1]
+# Sections that are there only when they are stated: what the catalogue lacks.
+OWN_SECTIONS: dict[str, type[_Section]] = {"accelerator": Accelerator, "model": OwnModel, "step_time": StepTable}
 
 
 def check_batch_limits(batched_tokens: int, seqs: int | None, model_len: int | None, chunked_prefill: bool) -> None:
@@ -372,7 +510,8 @@ def to_dict(config: Config) -> dict[str, Any]:
     sections: dict[str, Any] = {name: getattr(config, name).model_dump() for name in _RUN_SECTIONS}
     names = sorted(sections["slo"].pop("classes"))
     sections["slo"] |= {name: config.slo.targets(name).model_dump() for name in names}
-    return sections
+    stated = {name: getattr(config, name) for name in OWN_SECTIONS}
+    return sections | {name: own.model_dump() for name, own in stated.items() if own is not None}
 
 
 def digest(config: Config) -> str:
@@ -384,23 +523,32 @@ def digest(config: Config) -> str:
 
 def describe_fields() -> list[tuple[str, str, str]]:
     """Return (key, default, description) of every setting, in file order, for help texts and documentation."""
-    rows = []
-    for section in SECTIONS:
-        for name, field in Config.model_fields[section].annotation.model_fields.items():  # type: ignore[union-attr]
-            if (section, name) == ("slo", "classes"):
-                continue
-            default = "none" if field.default is None else json.dumps(field.default)
-            rows.append((f"{section}.{name}", default, field.description or ""))
-    return rows
+    return [row for section in SECTIONS for row in _described(section)]
+
+
+def describe_own_fields() -> list[tuple[str, str, str]]:
+    """Return the same of the sections that describe what the catalogue lacks."""
+    return [row for section in OWN_SECTIONS for row in _described(section)]
+
+
+def _described(section: str) -> Iterator[tuple[str, str, str]]:
+    for name in _fields(section):
+        field = _section_class(section).model_fields[name]
+        default = "to be stated" if field.is_required() else _show(field.default)
+        yield f"{section}.{name}", default, field.description or ""
 
 
 def _is_slo_class(name: str, value: Any) -> bool:
     return isinstance(value, dict) and name not in SloTargets.model_fields
 
 
+def _section_class(section: str) -> type[_Section]:
+    annotation: Any = Config.model_fields[section].annotation
+    return OWN_SECTIONS.get(section, annotation)
+
+
 def _fields(section: str) -> list[str]:
-    model: Any = Config.model_fields[section].annotation
-    return [name for name in model.model_fields if (section, name) != ("slo", "classes")]
+    return [name for name in _section_class(section).model_fields if (section, name) != ("slo", "classes")]
 
 
 def _leaves(table: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -426,10 +574,11 @@ def _nest(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
 def _check_key(key: tuple[str, ...], value: Any, source: str) -> None:
     """Raise ConfigError if no setting has this name, with the nearest one."""
     section, *rest = key
-    if section not in SECTIONS:
+    known = (*SECTIONS, *OWN_SECTIONS)
+    if section not in known:
         places = [f"{name}.{section}" for name in SECTIONS if section in _fields(name)]
-        hint = did_you_mean(places or nearest(section, SECTIONS))
-        hint = hint or f"; known are {', '.join(SECTIONS)}"
+        hint = did_you_mean(places or nearest(section, known))
+        hint = hint or f"; known are {', '.join(known)}"
         raise ConfigError(f"{_at(source)}{'.'.join(key)}: unknown section{hint}")
     if not rest:
         if value != {}:
@@ -490,7 +639,8 @@ def _problem(item: Any, origin: Mapping[tuple[str, ...], str]) -> str:
     key = tuple(part for part in map(str, item["loc"]) if part != "classes")
     while len(key) > 2 and key not in origin and key[:-1] in origin:
         key = key[:-1]
-    return f"{_at(origin.get(key, ''))}{'.'.join(key)} = {_show(item['input'])}: {_rule(item)}"
+    value = "" if item["type"] == "missing" else f" = {_show(item['input'])}"
+    return f"{_at(origin.get(key, ''))}{'.'.join(key)}{value}: {_rule(item)}"
 
 
 def _rule(item: Any) -> str:
@@ -508,6 +658,7 @@ def _rule(item: Any) -> str:
         "string_type": "must be a text",
         "literal_error": "must be one of {expected}",
         "value_error": "{error}",
+        "missing": "must be stated",
     }
     return rules.get(item["type"], item["msg"]).format(**limits).replace("'", "")
 

@@ -16,6 +16,7 @@ Requests are separated by commas, the words of a request by spaces:
     cancelled       the client leaves after OUTPUT tokens
     status=error    as logged; other than ok, unknown and cancelled it is not replayed
     tenant=x class=x model=x deployment=x session=x turn=2   identity columns
+    after=0         waits for the end of request 0; after=0+5ms: thinks for 5 ms after that
     times=3         three such requests, each with a text of its own where no prefix names one
 
 Rows keep the order in which they are written; arrivals must not fall.
@@ -51,6 +52,8 @@ class Row:
     priority: int = 0
     status: str = "ok"
     labels: tuple[tuple[str, Any], ...] = ()  # further trace columns
+    after: int | None = None  # row whose end it waits for
+    think_us: int = 0
 
     @property
     def replayable(self) -> bool:
@@ -92,6 +95,8 @@ class Trace:
                     number, block_size, self.prefix_hashes[number], row.block_tokens, self.prefix_tokens[number]
                 ),
                 cancel_after=row.output_tokens if row.status == "cancelled" else None,
+                after=None if row.after is None else self.replayable.index(row.after),
+                think_ns=1000 * row.think_us,
             )
             for number, row in enumerate(self.rows)
             if row.replayable
@@ -127,6 +132,8 @@ class Trace:
             "prefix_block_tokens": row.block_tokens if hashed else None,
             "prefix_tokens": self.prefix_tokens[number] if hashed else None,
             "prefix_kind": "given_hashes" if hashed else None,
+            "after_request_id": None if row.after is None else f"trace:{row.after}",
+            "think_us": None if row.after is None else row.think_us,
             **dict(row.labels),
         }
 
@@ -150,6 +157,7 @@ def _row(
     status = options.pop("status", "cancelled" if "cancelled" in options else "ok")
     options.pop("cancelled", None)
     covered = options.pop("covered", None)
+    former, _, think = options.pop("after", "").partition("+")
     row = Row(
         arrival_us=_microseconds(time),
         input_tokens=input_tokens,
@@ -160,6 +168,8 @@ def _row(
         priority=int(options.pop("priority", 0)),
         status=status,
         labels=_labels(options),
+        after=int(former) if former else None,
+        think_us=_microseconds(think) if think else 0,
     )
     if options:
         raise ValueError(f"unknown words {sorted(options)}")

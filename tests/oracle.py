@@ -5,15 +5,18 @@ Lists, dicts, deques and a heap; every running request is touched in every step,
 are those of `pipeline/schema.py`, plus `new_blocks` and `new_blocks_crc` in the steps: how many block ids
 the step took from the free queue, and the crc32 of those ids as little-endian int32.
 
-Two rules are ours, not vLLM's. A client gives up `timeout_ns` after its request arrived, and the engine
+Some rules are ours, not vLLM's. A client gives up `timeout_ns` after its request arrived, and the engine
 notices at its next decision. A server with a `queue_limit` turns an arrival away when so many already wait.
+With `concurrency` so many requests are under way: the first ones arrive at 0, another one whenever one ends. A
+request that is `after` another one arrives `think_ns` after its end, but not before the engine noticed that end.
+Who is sent by a decision comes after all who had arrived by then.
 """
 
 import struct
 import zlib
 from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -29,6 +32,7 @@ class Request:
 
     `key(b)` names the content of its engine block b: equal keys, equal content up to and including that block.
     `cancel_after`: the client leaves once it has so many tokens.
+    `after`: row of the request that this one waits for, with `think_ns` in between.
     """
 
     arrival_ns: int
@@ -37,6 +41,8 @@ class Request:
     priority: int = 0
     key: Callable[[int], Key] | None = None
     cancel_after: int | None = None
+    after: int | None = None
+    think_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +151,10 @@ def run(
     timeout_ns: int | None = None,
     queue_limit: int | None = None,
     check: bool = False,
+    concurrency: int | None = None,
 ) -> Result:
     """Replay all requests and return the result tables; with `check` assert the twin's own invariants at each step."""
-    return _Run(requests, engine, duration_ns, timeout_ns, queue_limit, check).loop()
+    return _Run(requests, engine, duration_ns, timeout_ns, queue_limit, check, concurrency).loop()
 
 
 def linear_duration(a_ns: int, b_ns: int, c_ns: int) -> Callable[[Shape], int]:
@@ -379,6 +386,7 @@ class _Run:
         timeout_ns: int | None,
         queue_limit: int | None,
         check: bool,
+        concurrency: int | None,
     ) -> None:
         self.engine = engine
         self.duration_ns = duration_ns
@@ -386,7 +394,13 @@ class _Run:
         self.queue_limit = queue_limit
         self.checking = check
         self.sequences = [_Sequence(row, request, request.prompt_len) for row, request in enumerate(requests)]
-        self.coming = deque(sorted(self.sequences, key=lambda seq: (seq.request.arrival_ns, seq.row)))
+        self.concurrency = concurrency
+        self.held = deque(seq for seq in self.sequences if concurrency is not None or seq.request.after is not None)
+        self.coming = deque(seq for seq in self.sequences if seq not in self.held)
+        self.coming = deque(sorted(self.coming, key=lambda seq: (seq.request.arrival_ns, seq.row)))
+        self.ended: list[_Sequence] = []  # gone, and nobody has arrived for it yet
+        for _ in range(min(concurrency or 0, len(self.held))):
+            self.send(self.held.popleft(), 0)
         self.waiting: _Fcfs | _Priority = _Priority() if engine.policy == "priority" else _Fcfs()
         self.running: list[_Sequence] = []
         self.unfinished: dict[int, _Sequence] = {}  # handed over and not gone, in order of arrival
@@ -439,9 +453,16 @@ class _Run:
 
     def hand_over(self) -> None:
         """Take out whose client gave up, then bring in what has arrived."""
+        self.release()
         for seq in list(self.unfinished.values()):
             if self.is_late(seq):
                 self.give_up(seq)
+        self.take_arrived()
+        while self.ended:  # somebody gave up or was turned away in this very decision
+            self.release()
+            self.take_arrived()
+
+    def take_arrived(self) -> None:
         while self.coming and self.coming[0].request.arrival_ns <= self.clock:
             seq = self.coming.popleft()
             if seq.request.prompt_len >= self.engine.max_model_len:
@@ -455,6 +476,27 @@ class _Run:
                 self.waiting.add(seq)
                 self.unfinished[seq.row] = seq
 
+    def release(self) -> None:
+        """Send those who waited for an end that has been noticed."""
+        ended, self.ended = self.ended, []
+        for former in ended:
+            if self.concurrency is not None:
+                chosen = [(seq, self.clock) for seq in list(self.held)[:1]]
+            else:
+                end_ns = self.clock if former.finish_ns == NONE else former.finish_ns
+                chosen = [
+                    (seq, max(end_ns + seq.request.think_ns, self.clock))
+                    for seq in self.held
+                    if seq.request.after == former.row
+                ]
+            for seq, arrival_ns in chosen:
+                self.held.remove(seq)
+                self.send(seq, arrival_ns)
+
+    def send(self, seq: _Sequence, arrival_ns: int) -> None:
+        seq.request = replace(seq.request, arrival_ns=arrival_ns)
+        self.coming = deque(sorted([*self.coming, seq], key=lambda seq: (seq.request.arrival_ns, seq.row)))
+
     def is_late(self, seq: _Sequence) -> bool:
         return self.timeout_ns is not None and seq.request.arrival_ns + self.timeout_ns <= self.clock
 
@@ -464,6 +506,7 @@ class _Run:
 
     def turn_away(self, seq: _Sequence, outcome: str, when_ns: int) -> None:
         seq.status, seq.outcome, seq.finish_ns = "gone", outcome, when_ns
+        self.ended.append(seq)
 
     def leave(self, seq: _Sequence, outcome: str, when_ns: int) -> None:
         """Release what it held; the caller has taken it out of its queue."""
@@ -472,6 +515,7 @@ class _Run:
         seq.in_flight = 0
         seq.status, seq.outcome, seq.finish_ns = "gone", outcome, when_ns
         del self.unfinished[seq.row]
+        self.ended.append(seq)
 
     # One decision
 

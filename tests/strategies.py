@@ -33,6 +33,12 @@ class Scenario:
     c_ns: int
     timeout_ns: int | None = None
     queue_limit: int | None = None
+    concurrency: int | None = None
+
+    @property
+    def sessions(self) -> bool:
+        """Whether some requests wait for others."""
+        return any(row.after is not None for row in self.trace.rows)
 
     def twin(self, check: bool = True) -> oracle.Result:
         """Replay it with the twin."""
@@ -43,12 +49,17 @@ class Scenario:
             self.timeout_ns,
             self.queue_limit,
             check,
+            self.concurrency,
         )
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, most_requests: int = 14, clients: bool = True, prefixes: bool = True) -> Scenario:
+def scenarios(
+    draw: st.DrawFn, most_requests: int = 14, clients: bool = True, prefixes: bool = True, loads: tuple = ("open",)
+) -> Scenario:
     """Draw a replay; `clients` lets them time out, cancel and be turned away, `prefixes` lets prompts share text.
+
+    `loads` is what to choose from: "open", "closed" (fixed concurrency), "sessions" (some wait for others).
 
     Half of them are crowded: many requests at once in little memory, where preemption and eviction happen.
     """
@@ -56,6 +67,9 @@ def scenarios(draw: st.DrawFn, most_requests: int = 14, clients: bool = True, pr
     max_model_len = draw(st.integers(32, 96) if crowded else st.integers(24, 160) | st.integers(4, 96))
     trace = draw(traces(max_model_len, most_requests, crowded, cancelled=clients, prefixes=prefixes))
     engine = draw(engines(max_model_len, crowded))
+    load = draw(st.sampled_from(loads)) if len(loads) > 1 else loads[0]
+    if load == "sessions":
+        trace = Trace(draw(_sessions(trace.rows)))
     impatient = clients and draw(_rarely())
     full = clients and draw(_rarely())
     ticks = st.integers(0, 2000) | st.integers(0, 100)
@@ -67,6 +81,7 @@ def scenarios(draw: st.DrawFn, most_requests: int = 14, clients: bool = True, pr
         c_ns=draw(st.sampled_from((0, 0, 1, 40))),
         timeout_ns=draw(ticks.map(lambda n: n * 1000 * TICK_US)) if impatient else None,
         queue_limit=draw(st.integers(0, 5)) if full else None,
+        concurrency=draw(st.integers(1, 4) | st.integers(1, most_requests + 2)) if load == "closed" else None,
     )
 
 
@@ -138,6 +153,17 @@ def traces(
         if cancelled and draw(_rarely()):
             rows[-1] = replace(rows[-1], status="cancelled")
     return Trace(rows)
+
+
+@st.composite
+def _sessions(draw: st.DrawFn, rows: Sequence[Row]) -> list[Row]:
+    """Let most rows wait for one before them, with no think time or some ticks of it."""
+    chosen = list(rows)
+    for place in range(1, len(rows)):
+        if not draw(_rarely()):
+            think_us = draw(st.just(0) | st.integers(0, 60)) * TICK_US
+            chosen[place] = replace(rows[place], after=draw(st.integers(0, place - 1)), think_us=think_us)
+    return chosen
 
 
 @st.composite

@@ -22,7 +22,10 @@ MAY_IMPORT = {
     "capacity": BASE | {"hardware", "ingest", "query", "replay"},
     "report": BASE | {"query"},
     "sweep": BASE | {"hardware", "kernel", "replay", "query", "report"},
-    "cli": BASE | {"capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep"},
+    "validate": BASE | {"hardware", "replay"},
+    "calibrate": BASE | {"hardware", "replay", "report"},
+    "cli": BASE
+    | {"calibrate", "capacity", "hardware", "ingest", "kernel", "replay", "query", "report", "sweep", "validate"},
 }
 HEAVY = ("numba", "polars", "duckdb", "altair", "vl_convert", "pyarrow", "numpy", "pydantic", "rich", "jinja2")
 
@@ -77,7 +80,9 @@ def loaded(program: str) -> set[str]:
     return set(HEAVY) & {name.split(".")[0] for name in done.stdout.split()}
 
 
-@pytest.mark.parametrize("command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices"])
+@pytest.mark.parametrize(
+    "command", ["", "replay", "ingest", "report", "sql", "diff", "synth", "ptu", "prices", "hardware", "calibrate"]
+)
 def test_help_needs_nothing_heavy(command):
     arguments = [*command.split(), "--help"]
     program = f"from pipeline.cli import main\nmain({arguments!r}, standalone_mode=False)"

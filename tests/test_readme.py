@@ -90,6 +90,8 @@ def test_commands_and_options_exist():
         for place in where:
             verb, *rest = words[place + 1 :]
             command = cli.main.commands[verb]
+            if isinstance(command, click.Group) and rest and rest[0] in command.commands:
+                command = command.commands[rest[0]]
             known = {name for parameter in command.params for name in parameter.opts}
             known |= set(command.get_help_option_names(click.Context(command)))
             assert {word for word in rest if word.startswith("-")} <= known

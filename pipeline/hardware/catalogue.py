@@ -55,6 +55,7 @@ class Model:
     weight_bytes: dict[str, int]  # by weight dtype, embeddings and LM head 16 bit
     published_dtype: str
     attention_flops: int  # per token and token of context
+    tables_of: str  # model of the catalogue whose step times hold for it: one of the same dimensions
     source: str
 
     def kv_elements_per_gpu(self, tensor_parallel_size: int) -> int:
@@ -80,6 +81,11 @@ def model(name: str) -> tuple[Model, str | None]:
     """Return the model of this id, alias or Hugging Face name, and the weight dtype that the name itself implies."""
     model_id, weight_dtype = _lookup("model", name, models())
     return models()[model_id], weight_dtype
+
+
+def has(kind: str, name: str) -> bool:
+    """Return whether a name of kind `gpu` or `model` is an id or alias of the catalogue."""
+    return name.strip().lower() in _names(kind)
 
 
 @functools.cache
@@ -153,6 +159,7 @@ def _model(row: dict[str, str]) -> Model:
         },
         published_dtype=row["published_dtype"],
         attention_flops=int(row["attn_flops_per_token_per_ctx"]),
+        tables_of=row["model"],
         source=row["source"],
     )
 

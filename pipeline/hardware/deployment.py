@@ -5,7 +5,7 @@ from typing import Any
 
 from pipeline.config import Config, Engine, check_batch_limits
 from pipeline.errors import ConfigError
-from pipeline.hardware import catalogue, kv_capacity, step_time
+from pipeline.hardware import catalogue, evidence, kv_capacity, own, step_time
 from pipeline.hardware.catalogue import Gpu, Model
 from pipeline.hardware.kv_capacity import Memory
 from pipeline.hardware.step_time import StepTime
@@ -50,8 +50,8 @@ def resolve(config: Config) -> Deployment:
     the heads, a model or a context that does not fit; the message says what would work.
     """
     engine, hardware = config.engine, config.hardware
-    gpu = catalogue.gpu(hardware.gpu)
-    model, implied_dtype = catalogue.model(hardware.model)
+    gpu = own.gpu(config)
+    model, implied_dtype, dimensions = own.model(config)
     tp = engine.tensor_parallel_size
     weight_dtype = _weight_dtype(hardware.weight_dtype, implied_dtype, gpu, model)
     kv_cache_dtype = _kv_cache_dtype(hardware.kv_cache_dtype, weight_dtype, model)
@@ -78,10 +78,12 @@ def resolve(config: Config) -> Deployment:
         kv_cache_dtype=kv_cache_dtype,
         step_overhead_ms=step_overhead_ms,
         max_tokens=tokens + seqs,
+        stated=config.step_time,
     )
+    steps = step_time.scaled(steps, hardware.step_time_scale)
     active = min(engine.max_num_active_seqs or seqs, seqs)
     resolved = _resolved_config(
-        config,
+        own.without_unused(config, gpu.id, dimensions, fitted=steps.basis == "fitted"),
         engine={
             "num_gpu_blocks": blocks,
             "max_model_len": length,
@@ -159,6 +161,7 @@ def describe(deployment: Deployment) -> dict[str, Any]:
             "source": steps.source,
             "terms": steps.terms_ms(),
         },
+        "evidence": evidence.nearest(deployment.gpu, deployment.model, steps.estimate),
     }
 
 

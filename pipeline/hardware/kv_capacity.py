@@ -12,7 +12,7 @@ larger of
 subtracted from version 0.21 on; 0.018 GiB per layer, within the 0.4 to 1.0 GiB that are reported.
 
 Parameters come from few logged starts: 38 bytes from Llama-3.1-8B at 8192 tokens and 1024 sequences (vLLM 0.11), the
-two hidden states from Qwen2.5-7B at 1024 against 2048 tokens. `tests/hardware/test_kv_capacity.py` judges on the rest.
+two hidden states from Qwen2.5-7B at 1024 against 2048 tokens. `servecast validate kv` judges on the rest.
 """
 
 import math

@@ -17,6 +17,7 @@ Where the tables lack a configuration, terms come from relatives or from a roofl
 
     combined  weights and attention measured, in two configurations of the same accelerator
     scaled    measured with another KV type; D4, the reading of KV, scaled by its bytes
+    fitted    stated by the user in [step_time], as `servecast hardware fit` writes it
     roofline  `data/roofline.csv`, parameters shared by measured configurations of the accelerator or of all
 """
 
@@ -29,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.config import StepTable
 from pipeline.hardware import catalogue
 from pipeline.hardware.catalogue import DTYPE_BYTES, Gpu, Model
 from pipeline.hardware.kv_capacity import kv_bytes_per_token
@@ -63,7 +65,7 @@ class StepTime:
     g_ns: np.ndarray  # float64[max tokens of a step + 1]; steps with a prefill chunk
     g_decode_ns: np.ndarray  # the same for steps that only decode; the same array unless measured apart
     config: str | None  # row of coefficients.csv that gives the weights' part, None for a roofline
-    basis: str  # measured, combined, scaled or roofline
+    basis: str  # measured, combined, scaled, fitted or roofline
     error_pct: float  # mean absolute error of a step against the tables this rests on, percent
     source: str
     notes: tuple[str, ...]
@@ -109,12 +111,21 @@ def build(
     kv_cache_dtype: str,
     step_overhead_ms: float,
     max_tokens: int,
+    stated: StepTable | None = None,
 ) -> StepTime:
     """Return the step time of a deployment from the best basis there is.
 
+    stated     : table of the user, taken where it was fitted for this very configuration (`applies`)
     max_tokens : most tokens that one step can hold; length of the G arrays less one
     """
-    wanted = {"gpu": gpu.id, "model": model.id, "tensor_parallel_size": str(tensor_parallel_size), "backend": "vllm"}
+    if stated is not None and applies(stated, gpu, model, tensor_parallel_size, weight_dtype, kv_cache_dtype):
+        return from_stated(stated, step_overhead_ms=step_overhead_ms, max_tokens=max_tokens)
+    wanted = {
+        "gpu": gpu.id,
+        "model": model.tables_of,
+        "tensor_parallel_size": str(tensor_parallel_size),
+        "backend": "vllm",
+    }
     rows = [row for row in catalogue.rows("coefficients.csv") if all(row[key] == wanted[key] for key in wanted)]
     weights = [row for row in rows if _kind(row["weight_dtype"]) == _kind(weight_dtype)]
     if not weights:
@@ -140,6 +151,13 @@ def build(
     return table
 
 
+def applies(table: StepTable, gpu: Gpu, model: Model, size: int, weight_dtype: str, kv_cache_dtype: str) -> bool:
+    """Return whether a stated table was fitted for this configuration."""
+    fitted = (table.gpu, table.model, table.tensor_parallel_size, table.weight_dtype, table.kv_cache_dtype)
+    asked = (gpu.id, model.id, size, weight_dtype, kv_cache_dtype)
+    return tuple(map(_kind, map(str, fitted))) == tuple(map(_kind, map(str, asked)))
+
+
 def from_table(config: str, *, step_overhead_ms: float, max_tokens: int) -> StepTime:
     """Return the step time of one row of `coefficients.csv`, as measured."""
     row = next(row for row in catalogue.rows("coefficients.csv") if row["config"] == config)
@@ -157,6 +175,26 @@ def from_table(config: str, *, step_overhead_ms: float, max_tokens: int) -> Step
         basis="measured",
         error_pct=float(row["mape_all"] or row["mape_mixed"]),
         source=f"{row['kernels']}, {row['source']}",
+        notes=(),
+    )
+
+
+def from_stated(table: StepTable, *, step_overhead_ms: float, max_tokens: int) -> StepTime:
+    """Return the step time that a table [step_time] states."""
+    tokens = np.array(table.tokens, dtype=np.float64)
+    mixed = expand((tokens, np.array(table.ms)), max_tokens)
+    decode = table.decode_ms
+    return StepTime(
+        c0=step_overhead_ms * NS_PER_MS,
+        c1=0.0,
+        **{name: getattr(table, name) * NS_PER_MS for name in TERMS if name not in ("c0", "c1")},
+        mu=table.mu,
+        g_ns=mixed,
+        g_decode_ns=mixed if decode is None else expand((tokens[: len(decode)], np.array(decode)), max_tokens),
+        config=None,
+        basis="fitted",
+        error_pct=table.error_pct,
+        source=table.source,
         notes=(),
     )
 
@@ -244,6 +282,16 @@ def _all_reduce_ms(p: dict[str, float], gpu: Gpu, model: Model, tp: int, tokens:
     start_ms = p["alpha_us"] / 1e3 * math.sqrt(math.log2(tp))
     moved_ms = 4.0 * tokens * model.hidden * (tp - 1) / tp / (p["beta"] * gpu.link_gb_per_s * 1e6)
     return 2 * model.layers * (start_ms + moved_ms)
+
+
+def scaled(steps: StepTime, factor: float) -> StepTime:
+    """Return the step time with the kernels so many times as long; the engine's own time per step, c0, stays."""
+    if factor == 1.0:
+        return steps
+    terms = {name: getattr(steps, name) * factor for name in TERMS if name != "c0"}
+    g_ns = _frozen(steps.g_ns * factor)
+    g_decode_ns = g_ns if steps.g_decode_ns is steps.g_ns else _frozen(steps.g_decode_ns * factor)
+    return dataclasses.replace(steps, **terms, g_ns=g_ns, g_decode_ns=g_decode_ns)
 
 
 def _combined(weights: StepTime, attention: StepTime) -> StepTime:

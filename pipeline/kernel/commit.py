@@ -4,7 +4,7 @@ Asynchronous scheduling keeps two steps in flight: what a step sampled is delive
 leaves, when the step is collected, one decision later than it would be synchronously.
 """
 
-from pipeline.kernel import decoders, seats, step_time, wait_queue
+from pipeline.kernel import decoders, release, seats, step_time, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import DECODE, DONE, ENDING, LOST, NONE, RUNNING, TIMED_OUT
 
@@ -146,6 +146,7 @@ def collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, fl
                 request.outcome = TIMED_OUT
                 request.finish_ns = request.arrival_ns + engine.timeout_ns
             engine.unfinished -= 1
+            release.note_end(requests, row, engine)
         row = request.collect_next
     flight.collect = NONE
 
@@ -199,6 +200,7 @@ def _abort(requests, heap, slots, tables, cached, idle, phases, calendar, flight
     request.outcome = TIMED_OUT
     request.finish_ns = request.arrival_ns + engine.timeout_ns
     engine.unfinished -= 1
+    release.note_end(requests, row, engine)
 
 
 @inlined

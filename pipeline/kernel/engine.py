@@ -8,6 +8,7 @@ from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
     DECISIONS_FULL,
+    ENDED,
     FOREVER,
     GAPS_FULL,
     MAX_STEPS,
@@ -27,7 +28,7 @@ def run(
     """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
 
     Nothing is decided at or after `engine.horizon_ns`, and no step collected that ends after it, so that
-    more arrivals can be sent to this replica from then on.
+    more arrivals can be sent to this replica from then on. `engine.stepwise` allows one decision at the horizon.
 
     requests  : REQUEST[window], the loaded rows of the trace; outcomes are written here
     hashes    : uint64[power of two], prefix hashes of the loaded rows
@@ -53,13 +54,15 @@ def run(
                 return NEED_TRACE
             engine.collect_due = 0
             commit.collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, flights, engine)
-        if engine.now_ns >= engine.horizon_ns:
+        if engine.now_ns >= engine.horizon_ns + engine.stepwise:
             return NEED_TRACE
         if engine.timeout_ns != NONE:
             commit.give_up(
                 requests, arrivals, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, engine
             )
         wait_queue.arrive(requests, arrivals, heap, engine)
+        if engine.ended != NONE:
+            return ENDED
         if engine.unfinished == 0:
             if engine.in_flight > 0:
                 engine.collect_due = 1  # the clients of a step in flight have all given up
@@ -123,6 +126,8 @@ def run(
         if engine.steps == engine.max_steps:
             return MAX_STEPS
         engine.collect_due = engine.in_flight == engine.depth
+        if engine.stepwise:
+            return NEED_TRACE
 
 
 @inlined
@@ -130,6 +135,7 @@ def _jump(requests, arrivals, engine):
     """Move the clock to the next event; return whether one is known."""
     when = wait_queue.next_event_ns(requests, arrivals, engine)
     if when == NONE or when > engine.horizon_ns:
+        engine.wake_ns = FOREVER if when == NONE else when
         return False
     engine.now_ns = max(engine.now_ns, when)
     return True

@@ -36,7 +36,7 @@ def advance(
                     if reason != NEED_TRACE:
                         fleet.stopped = r
                         return reason
-                request.replica = _least_outstanding(engines)
+                request.replica = least_outstanding(engines)
             chosen = engines[request.replica]
             arrivals[request.replica, chosen.routed & fleet.window_mask] = row
             chosen.routed += 1
@@ -59,7 +59,8 @@ def advance(
 
 
 @compiled
-def _least_outstanding(engines):
+def least_outstanding(engines):
+    """Return the replica with the fewest requests in flight, the lowest number on ties."""
     best = 0
     for r in range(1, len(engines)):
         if _outstanding(engines[r]) < _outstanding(engines[best]):

@@ -24,8 +24,9 @@ PENDING, FINISHED, MAX_MODEL_LEN, REJECTED, TIMED_OUT, CANCELLED, QUEUE_FULL, NE
 # token to be collected.
 PREFILL, DECODE, ENDING = 0, 1, 2
 
-# Why a kernel came back. NEED_TRACE: what arrives from `horizon_ns` on is not known yet.
-TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEPS = range(7)
+# Why a kernel came back. NEED_TRACE: what arrives from `horizon_ns` on is not known yet. ENDED: requests ended, and
+# others may arrive because of that.
+TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEPS, ENDED = range(8)
 
 FOREVER = np.iinfo(np.int64).max
 
@@ -65,9 +66,14 @@ REQUEST = np.dtype(
         ("gap_ns", _i8),  # end of that step
         # links
         ("earlier", _i8),  # waiting queue
-        ("later", _i8),
+        ("later", _i8),  # and once it is done, the list of ends not answered yet
         ("collect_next", _i8),  # list of what to do when a step is collected
         ("seat", _i8),  # order of admission
+        # sessions
+        ("after", _i8),  # row that it follows, NONE: arrives by itself
+        ("think_ns", _i8),  # from the end of that one to its arrival
+        ("first_follower", _i8),
+        ("next_follower", _i8),
     ],
     align=True,
 )
@@ -217,6 +223,7 @@ ENGINE = np.dtype(
             "max_steps",  # NONE: no limit
             "shortcut",  # use the fast plan where it is exact
             "audit",  # checksum of the blocks handed out
+            "feedback",  # ends release other requests: note them, and come back
             "window_mask",
             "hash_mask",
             "index_mask",
@@ -229,6 +236,9 @@ ENGINE = np.dtype(
             "in_flight",
             "collect_due",  # the oldest step in flight is to be collected next
             "horizon_ns",  # every arrival before this moment is known
+            "stepwise",  # decide once at the horizon, then come back
+            "wake_ns",  # nothing to do before this moment, where it is later than now_ns
+            "ended",  # list of ends not answered yet
             # trace window
             "first_row",
             "routed",  # requests sent to this replica
@@ -297,6 +307,10 @@ FLEET = np.dtype(
             "next_row",  # next to be routed
             "loaded_rows",
             "horizon_ns",  # every arrival before this moment is loaded
+            "closed",  # each end sends the next row
+            "owed",  # so many rows are to be sent now
+            "on_the_way",  # rows in the heap of those sent and not arrived yet
+            "now_ns",  # when the last request ended
             "stopped",  # replica whose kernel asked for something
         )
     ],

@@ -5,6 +5,7 @@ preempted ones at the front. By priority it is a binary heap on (priority, arriv
 `earlier` of a request is its place there.
 """
 
+from pipeline.kernel import release
 from pipeline.kernel.compile import inlined
 from pipeline.kernel.layout import (
     DONE,
@@ -98,11 +99,11 @@ def arrive(requests, arrivals, heap, engine):
             return
         engine.arrived += 1
         if request.input_tokens >= engine.max_model_len:
-            _leave(request, REJECTED, NONE)
+            _leave(requests, row, REJECTED, NONE, engine)
         elif engine.queue_limit != NONE and engine.waiting >= engine.queue_limit:
-            _leave(request, QUEUE_FULL, request.arrival_ns)
+            _leave(requests, row, QUEUE_FULL, request.arrival_ns, engine)
         elif engine.timeout_ns != NONE and request.arrival_ns + engine.timeout_ns <= engine.now_ns:
-            _leave(request, TIMED_OUT, request.arrival_ns + engine.timeout_ns)
+            _leave(requests, row, TIMED_OUT, request.arrival_ns + engine.timeout_ns, engine)
         else:
             engine.unfinished += 1
             push_back(requests, heap, row, engine)
@@ -135,10 +136,12 @@ def next_deadline(requests, arrivals, engine):
 
 
 @inlined
-def _leave(request, outcome, when_ns):
+def _leave(requests, row, outcome, when_ns, engine):
+    request = requests[row & engine.window_mask]
     request.life = DONE
     request.outcome = outcome
     request.finish_ns = when_ns
+    release.note_end(requests, row, engine)
 
 
 @inlined

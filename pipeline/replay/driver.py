@@ -6,11 +6,12 @@ replay of any length needs memory for what is alive, not for what has been.
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from pipeline import config as config_module
 from pipeline import hardware, schema
@@ -70,9 +71,8 @@ def replay(
     if found is not None:
         return found, False
     source = Source(trace.path, where, deployment.config)
-    replicas = deployment.config.fleet.replicas
-    state = State(settings(deployment, decisions), cost(deployment), replicas)
-    folder = RunFolder(root, run, replicas, decisions)
+    state = _state(deployment, source, decisions)
+    folder = RunFolder(root, run, state.replicas, decisions)
     try:
         report(Progress(0, 0.0, 0, 0.0))
         tally = _run(state, source, folder, report)
@@ -90,10 +90,40 @@ def replay(
         raise
 
 
+def requests(trace: TraceFile, config: Config, *, where: str | None = None, scale: float = 1.0) -> pa.Table:
+    """Replay a trace and return the rows of requests.parquet; nothing is written.
+
+    scale : every step takes so many times as long
+    Raises ConfigError and TraceError as `replay` does.
+    """
+    deployment = hardware.resolve(config)
+    source = Source(trace.path, where, deployment.config)
+    state = _state(deployment, source, False, scale)
+    kept = _Requests()
+    _run(state, source, kept, lambda _: None)
+    return pa.concat_tables(kept.tables) if kept.tables else schema.arrow_schema(schema.REQUESTS).empty_table()
+
+
+def _state(deployment: Deployment, source: Source, decisions: bool, scale: float = 1.0) -> State:
+    asked = replace(settings(deployment, decisions), sessions=source.former_rows is not None)
+    return State(asked, cost(deployment, scale), deployment.config.fleet.replicas)
+
+
+class _Requests:
+    """A run folder that keeps requests in memory, and nothing else."""
+
+    def __init__(self) -> None:
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: str, replica: int, build: Callable[[], Any]) -> None:
+        if table == "requests":
+            self.tables.append(build())
+
+
 _DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISIONS_FULL: "decisions"}
 
 
-def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Progress], None]) -> _Tally:
+def _run(state: State, source: Source, folder: RunFolder | _Requests, report: Callable[[Progress], None]) -> _Tally:
     fleet, tally = state.fleet, _Tally()
     while True:
         reason = state.run()
@@ -122,12 +152,14 @@ def _run(state: State, source: Source, folder: RunFolder, report: Callable[[Prog
     return tally
 
 
-def _drain(state: State, folder: RunFolder, table: str, replica: int) -> None:
+def _drain(state: State, folder: RunFolder | _Requests, table: str, replica: int) -> None:
     rows = state.drain(table, replica)
     folder.write(table, replica, lambda: tables.engine_columns(table, rows, replica))
 
 
-def _write_requests(state: State, source: Source, folder: RunFolder, tally: _Tally, everything: bool = False) -> None:
+def _write_requests(
+    state: State, source: Source, folder: RunFolder | _Requests, tally: _Tally, everything: bool = False
+) -> None:
     first = state.done_rows
     rows = state.take_done(everything)
     if len(rows) == 0:
@@ -145,6 +177,7 @@ def settings(deployment: Deployment, decisions: bool) -> Settings:
         **{name: getattr(engine, name) for name in names},
         timeout_ns=_timeout_ns(load.timeout_s),
         queue_limit=load.queue_limit,
+        concurrency=load.concurrency,
         decisions=decisions,
     )
 
@@ -158,11 +191,12 @@ def _timeout_ns(timeout_s: float | None) -> int | None:
     return round(timeout_s * 1e9)
 
 
-def cost(deployment: Deployment) -> StepCost:
-    """Return the step time of a deployment as the kernel takes it."""
+def cost(deployment: Deployment, scale: float = 1.0) -> StepCost:
+    """Return the step time of a deployment, so many times as long, as the kernel takes it."""
     steps = deployment.step_time
     names = [name for name in layout.COST.fields or () if not name.endswith("_ns")]
-    return StepCost({name: getattr(steps, name) for name in names}, np.stack([steps.g_ns, steps.g_decode_ns]))
+    terms = {name: getattr(steps, name) * (1.0 if name == "mu" else scale) for name in names}
+    return StepCost(terms, np.stack([steps.g_ns, steps.g_decode_ns]) * scale)
 
 
 def _manifest(
@@ -197,7 +231,11 @@ def _manifest(
             "with_prefix": source.with_prefix,
         },
         "hardware": hardware.describe(deployment),
-        "unmodelled": [*deployment.unmodelled, *_unmodelled(source), *manifest.LEFT_OUT],
+        "unmodelled": [
+            *deployment.unmodelled,
+            *_unmodelled(source, deployment.config.load),
+            *manifest.LEFT_OUT,
+        ],
         "warnings": [*deployment.warnings, *_warnings(source, where, state.stalled)],
         "counts": {
             "outcomes": {name: tally.outcomes[name] for name in schema.OUTCOMES if name in tally.outcomes},
@@ -213,12 +251,15 @@ def sorted_items(counts: dict[str | None, int]) -> list[tuple[str | None, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
 
 
-def _unmodelled(source: Source) -> list[str]:
+def _unmodelled(source: Source, load: config_module.Load) -> list[str]:
     found = []
     if source.several_samples:
         found.append(f"{source.several_samples:,} requests ask for several samples (n > 1); one was replayed for each")
-    if source.closed_loop:
-        found.append(f"{source.closed_loop:,} requests follow another one; they arrive when the log says")
+    if source.following and load.sessions == "logged":
+        found.append(
+            f"{source.following:,} requests follow another one; they do not wait for its end, which load.sessions = "
+            "follow would make them do"
+        )
     return found
 
 

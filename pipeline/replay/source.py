@@ -14,14 +14,15 @@ from pipeline.config import Config
 from pipeline.errors import ConfigError, TraceError
 from pipeline.ingest import read
 from pipeline.kernel import layout
-from pipeline.replay import checks
+from pipeline.kernel.layout import NONE
+from pipeline.replay import checks, sessions
 from pipeline.replay.router import Router
 from pipeline.replay.state import TraceBatch
 from pipeline.replay.tables import IDENTITY
 
 BATCH_ROWS = 16_384
 _ENGINE = ("arrival_us", "output_tokens", "priority", "prefix_hashes", "prefix_block_tokens", "prefix_tokens")
-_CHECKS = ("replayable", "n", "after_request_id")
+_CHECKS = ("replayable", "n", "after_request_id", "think_us")
 
 
 class Source:
@@ -36,13 +37,15 @@ class Source:
         self.replayed = 0
         self.with_prefix = 0
         self.several_samples = 0
-        self.closed_loop = 0
+        self.following = 0  # name a former request in the log
         self.models: dict[str | None, int] = {}
         self.first_us: int | None = None
         self.last_us = 0
         self.total_rows = pq.read_metadata(path).num_rows
         self.rows_read = 0
         self._condition = _condition(path, where)
+        follow = config.load.sessions == "follow"
+        self.former_rows = sessions.former_rows(path, where) if follow else None
         self._batches = self._read()
         self._identities: deque[pa.Table] = deque()
 
@@ -92,7 +95,7 @@ class Source:
         self.replayed += len(runs)
         self.with_prefix += len(runs) - runs["prefix_hashes"].null_count
         self.several_samples += pc.sum(pc.greater(runs["n"], 1)).as_py() or 0
-        self.closed_loop += len(runs) - runs["after_request_id"].null_count
+        self.following += len(runs) - runs["after_request_id"].null_count
         for entry in pc.value_counts(runs["model"].combine_chunks().cast(pa.string())).to_pylist():
             self.models[entry["values"]] = self.models.get(entry["values"], 0) + entry["counts"]
         if self.first_us is None:
@@ -116,6 +119,9 @@ class Source:
         cancelled = pc.equal(table["status"].combine_chunks().cast(pa.string()), "cancelled")
         outcome = np.where(cancelled.to_numpy(zero_copy_only=False), layout.CANCELLED, layout.FINISHED)
         outcome[~table["replayable"].to_numpy()] = layout.NOT_REPLAYED
+        former: np.ndarray | int = NONE
+        if self.former_rows is not None:
+            former = self.former_rows[self.rows - len(table) : self.rows]
         return TraceBatch(
             arrival_ns=arrival_ns,
             input_tokens=_filled(table, "input_tokens", 0),
@@ -126,6 +132,8 @@ class Source:
             prefix_block_tokens=_filled(table, "prefix_block_tokens", 1),
             hashes=lists.flatten().to_numpy(zero_copy_only=False),
             hash_offsets=np.append(0, np.cumsum(lengths)).astype(np.int64),
+            after=former,
+            think_ns=1000 * _filled(table, "think_us", 0),
             replica=self.router.choose(table["replayable"].to_numpy(), table["session_id"]),
         )
 

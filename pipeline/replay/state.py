@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel import block_pool, fleet, layout
+from pipeline.kernel import block_pool, clients, fleet, layout
 from pipeline.kernel.layout import NONE
 
 
@@ -34,6 +34,8 @@ class Settings:
     async_scheduling: bool = True
     timeout_ns: int | None = None
     queue_limit: int | None = None
+    concurrency: int | None = None  # closed loop: requests in flight in the whole fleet
+    sessions: bool = False  # rows that follow another one wait for its end; not with concurrency
     max_steps: int | None = None
     shortcut: bool = True  # plan without visiting every request where that is exact
     decisions: bool = False  # one row per step and request; every request is then visited
@@ -62,6 +64,8 @@ class TraceBatch:
 
     end_outcome : layout.FINISHED or CANCELLED, or NOT_REPLAYED for rows that never reach the engine
     replica     : replica chosen beforehand, NONE for the one with the fewest requests in flight
+    after       : row that it follows in a session, NONE: arrives by itself
+    think_ns    : from the end of that one to its arrival
     hashes      : uint64, those of row i are hashes[hash_offsets[i]:hash_offsets[i + 1]]
     """
 
@@ -74,6 +78,8 @@ class TraceBatch:
     prefix_block_tokens: np.ndarray
     hashes: np.ndarray
     hash_offsets: np.ndarray
+    after: np.ndarray | int = NONE
+    think_ns: np.ndarray | int = 0
     replica: np.ndarray | int = NONE
 
     def __len__(self) -> int:
@@ -99,6 +105,7 @@ class State:
     hashes: Any = field(init=False)
     arrivals: Any = field(init=False)
     heap: Any = field(init=False)
+    released: Any = field(init=False)
     slots: Any = field(init=False)
     tables: Any = field(init=False)
     cached: Any = field(init=False)
@@ -125,6 +132,7 @@ class State:
         self.hashes = np.zeros(self.window, np.uint64)
         self.arrivals = np.zeros((n, self.window), np.int64)
         self.heap = np.zeros((n, self.window), np.int64)
+        self.released = np.zeros(self.window, np.int64)
         self.slots = layout.records(layout.SLOT, n, active)
         self.slots.later[:] = np.append(np.arange(1, active), NONE)
         # Rows that begin a power of two apart would all fall into the same few sets of the cache.
@@ -155,6 +163,8 @@ class State:
         self._set_up_engines(active)
         self.fleets = layout.records(layout.FLEET, 1)
         self.fleet.window_mask = self.window - 1
+        self.fleet.closed = s.concurrency is not None
+        self.fleet.owed = s.concurrency or 0
 
     def _set_up_engines(self, active: int) -> None:
         s, e = self.settings, self.engines
@@ -176,6 +186,8 @@ class State:
         e.max_steps = NONE if s.max_steps is None else s.max_steps
         e.shortcut = s.shortcut and not s.decisions
         e.audit = s.audit
+        e.feedback = self.feedback
+        e.ended = NONE
         e.window_mask = self.window - 1
         e.hash_mask = len(self.hashes) - 1
         e.index_mask = self.index.shape[1] - 1
@@ -203,9 +215,14 @@ class State:
         """Rows of the trace that have left the window."""
         return int(self.engines[0].first_row)
 
+    @property
+    def feedback(self) -> bool:
+        """Whether arrivals depend on ends."""
+        return self.settings.sessions or self.settings.concurrency is not None
+
     def run(self) -> int:
         """Let the kernel go on; return its reason to stop (layout.TRACE_DONE and following)."""
-        return fleet.advance(
+        arrays = (
             self.requests,
             self.hashes,
             self.arrivals,
@@ -228,6 +245,7 @@ class State:
             self.engines,
             self.fleets[0],
         )
+        return clients.advance(*arrays, self.released) if self.feedback else fleet.advance(*arrays)
 
     def drain(self, table: str, replica: int) -> np.ndarray:
         """Take the rows that a replica has written to `steps`, `gaps` or `decisions` and return a copy."""
@@ -250,6 +268,10 @@ class State:
         whole = batch.input_tokens.astype(np.int64) + batch.output_tokens
         rows.target_tokens = np.minimum(whole, self.settings.max_model_len)
         rows.priority = batch.priority
+        rows.after = batch.after
+        rows.think_ns = batch.think_ns
+        rows.first_follower = NONE
+        rows.next_follower = NONE
         rows.replica = 0 if self.replicas == 1 else batch.replica
         rows.end_outcome = np.where(whole > self.settings.max_model_len, layout.MAX_MODEL_LEN, batch.end_outcome)
         for name in ("cached_tokens", "first_scheduled_ns", "first_token_ns", "finish_ns", "first_token_step"):
@@ -263,6 +285,8 @@ class State:
         _put(self.hashes, self.hash_end, batch.hashes)
         self.hash_end += len(batch.hashes)
         f.loaded_rows = last
+        if self.settings.sessions:
+            clients.link(self.requests, first, last, self.window - 1)
         if n:
             f.horizon_ns = batch.arrival_ns[-1]
 
@@ -278,6 +302,7 @@ class State:
             kept = self.requests[alive & (old - 1)]
             self.requests = layout.records(layout.REQUEST, self.window)
             self.requests[alive & (self.window - 1)] = kept
+            self.released = np.pad(self.released, (0, self.window - old))
             self.heap = np.pad(self.heap, ((0, 0), (0, self.window - old)))
             arrivals = self.arrivals
             self.arrivals = np.zeros((self.replicas, self.window), np.int64)

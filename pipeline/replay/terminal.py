@@ -22,6 +22,16 @@ def replay(
     return (found, False) if found is not None else _make(trace, config, root, where, decisions)
 
 
+def bands(run: Path, trace: TraceFile, config: Config, where: str | None, asked: bool | None) -> None:
+    """Make the bands of a run if they are asked for, or unasked where that takes seconds at most."""
+    if (run / "bands.json").is_file():
+        return
+    from pipeline.replay import bands as measured
+
+    if measured.wanted(run, asked):
+        measured.ensure(run, trace, config, where)
+
+
 def _make(trace: TraceFile, config: Config, root: Path, where: str | None, decisions: bool) -> tuple[Path, bool]:
     # Loading the engine takes most of a second, so a run that is found does without.
     from rich.console import Console

@@ -5,12 +5,15 @@ nothing to draw. Rows are aggregates (at most a few hundred), whatever the numbe
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import altair as alt
 
 from pipeline.report import drawing, theme, words
 from pipeline.report.run import Row, Run
-from pipeline.report.shapes import NAMES, Figure, Nothing
+from pipeline.report.shapes import NAMES, NOT_OBSERVED, Figure, Nothing
+
+SIDES = {"observed": "log", "predicted": "replay"}
 
 
 def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -21,6 +24,38 @@ def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
         return Nothing("No request got an answer, so there is no latency to draw.")
     present = [m for m in metrics if any(r["metric"] == m for r in rows)]
     data = [{"x": drawing.short(r["value_ms"]), "y": drawing.short(r["share"]), "s": NAMES[r["metric"]]} for r in rows]
+    names = [NAMES[m] for m in present]
+    drawn = drawing.Rows()
+    limits = [(m, run.limit_ms(m)) for m in present]
+    marks = [{"x": v, "l": f"{NAMES[m]} SLO {words.milliseconds(v)}"} for m, v in limits if v]
+    layers = _curves(drawn, data, drawing.styles(names))
+    if marks:
+        rules = drawn.draw(marks)
+        layers.append(rules.mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(x="x:Q"))
+        layers += [text.encode(x="x:Q", y=alt.datum(0)) for text in drawing.labels_of(rules, angle=270)]
+    p95 = {r["metric"]: r["p95_ms"] for r in run.answer("latency")}
+    said = ", ".join(f"{NAMES[m]} {words.milliseconds(p95.get(m))}" for m in present)
+    return drawing.layered(drawn, layers, f"Cumulative distribution of {', '.join(names)}. 95th percentiles: {said}.")
+
+
+def observed_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
+    """Draw the distributions of TTFT and E2E in the log and in the replay; TPOT where the log gives it."""
+    rows = [r for r in rows if r["value_ms"] is not None and r["value_ms"] > 0]
+    if not rows:
+        return Nothing(NOT_OBSERVED)
+    names = list(dict.fromkeys(_side(r) for r in rows))
+    data = [{"x": drawing.short(r["value_ms"]), "y": drawing.short(r["share"]), "s": _side(r)} for r in rows]
+    drawn = drawing.Rows()
+    said = ", ".join(
+        f"{NAMES[r['metric']]} {' and '.join(words.milliseconds(r[f'{side}_p50_ms']) for side in SIDES)}"
+        for r in run.answer("observed_error")
+    )
+    layers = _curves(drawn, data, _pairs(names))
+    return drawing.layered(drawn, layers, f"Distributions of latency in log and replay. Medians: {said}.")
+
+
+def _curves(drawn: drawing.Rows, data: list[Row], styles: dict[str, Any]) -> list[Any]:
+    """Return the layers of cumulative distributions: rows of x (milliseconds), y (share) and s (name)."""
     x = alt.X(
         "x:Q",
         title="latency (logarithmic scale)",
@@ -30,9 +65,7 @@ def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
     y = alt.Y(
         "y:Q", title="share at or below", axis=alt.Axis(labelExpr=drawing.SHARE_LABELS), scale=alt.Scale(domain=[0, 1])
     )
-    names = [NAMES[m] for m in present]
-    drawn = drawing.Rows()
-    line = drawn.draw(data).mark_line(strokeWidth=2, interpolate="monotone").encode(x=x, y=y, **drawing.styles(names))
+    line = drawn.draw(data).mark_line(strokeWidth=2, interpolate="monotone").encode(x=x, y=y, **styles)
     hover = drawing.hover(drawn.draw(data)).encode(
         x="x:Q",
         y="y:Q",
@@ -42,16 +75,24 @@ def latency_curves(run: Run, rows: list[Row]) -> Figure | Nothing:
             alt.Tooltip("y:Q", title="share at or below", format=".1%"),
         ],
     )
-    limits = [(m, run.limit_ms(m)) for m in present]
-    marks = [{"x": v, "l": f"{NAMES[m]} SLO {words.milliseconds(v)}"} for m, v in limits if v]
-    layers = [line, hover]
-    if marks:
-        rules = drawn.draw(marks)
-        layers.append(rules.mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(x="x:Q"))
-        layers += [text.encode(x="x:Q", y=alt.datum(0)) for text in drawing.labels_of(rules, angle=270)]
-    p95 = {r["metric"]: r["p95_ms"] for r in run.answer("latency")}
-    said = ", ".join(f"{NAMES[m]} {words.milliseconds(p95.get(m))}" for m in present)
-    return drawing.layered(drawn, layers, f"Cumulative distribution of {', '.join(names)}. 95th percentiles: {said}.")
+    return [line, hover]
+
+
+def _side(row: Row) -> str:
+    return f"{NAMES[row['metric']]}, {SIDES[row['side']]}"
+
+
+def _pairs(names: list[str]) -> dict[str, Any]:
+    """Return one colour for each metric; the log is a plain line, the replay a dashed one."""
+    metrics = list(dict.fromkeys(name.split(",")[0] for name in names))
+    colors = [theme.SERIES[metrics.index(name.split(",")[0])] for name in names]
+    dashes = [[1, 0] if name.endswith("log") else [5, 3] for name in names]
+    return {
+        "color": alt.Color("s:N", legend=alt.Legend(), sort=names, scale=alt.Scale(domain=names, range=colors)),
+        "strokeDash": alt.StrokeDash(
+            "s:N", legend=alt.Legend(), sort=names, scale=alt.Scale(domain=names, range=dashes)
+        ),
+    }
 
 
 def minute_latency(metric: str) -> Callable[[Run, list[Row]], Figure | Nothing]:
@@ -116,7 +157,10 @@ def batch(run: Run, rows: list[Row]) -> Figure | Nothing:
     limit = run.config["engine"].get("max_num_seqs")
     peak = max((r["running_max"] for r in rows if r["running_max"] is not None), default=0)
     marks = [(limit, f"max_num_seqs {limit}")] if limit and peak > limit / 3 else []
-    return drawing.over_time(run, rows, series, drawing.Scale("requests running", words.number), marks)
+    steady = run.one("steady_state")
+    ends = ((steady["from_s"], "filled"), (steady["to_s"], "last arrival"))
+    moments = [(at_s, label) for at_s, label in ends if at_s is not None]
+    return drawing.over_time(run, rows, series, drawing.Scale("requests running", words.number), marks, moments=moments)
 
 
 def queue(run: Run, rows: list[Row]) -> Figure | Nothing:
@@ -192,6 +236,7 @@ def step_time(run: Run, rows: list[Row]) -> Figure | Nothing:
 
 CHARTS: dict[str, Callable[[Run, list[Row]], Figure | Nothing]] = {
     "latency_curves": latency_curves,
+    "observed_curves": observed_curves,
     "ttft_by_minute": minute_latency("ttft"),
     "tpot_by_minute": minute_latency("tpot"),
     "arrivals": arrivals,

@@ -59,6 +59,7 @@ class Contents:
     headline: str
     verdict: str
     binds: str
+    certainty: str
     records: str
     tiles: list[Tile]
     chapters: list[Chapter]
@@ -87,6 +88,7 @@ def collect(run: Run, page: blocks.Page) -> Contents:
         headline=headline.sentence(run),
         verdict=headline.verdict(run),
         binds=headline.what_binds(run),
+        certainty=" ".join(text for text in (headline.certainty(run), headline.evidence(run)) if text),
         records=headline.records(run),
         tiles=_tiles(run),
         chapters=chapters,

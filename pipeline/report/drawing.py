@@ -92,8 +92,12 @@ def over_time(
     scale: Scale,
     marks: Sequence[tuple[float, str]] = (),
     points: bool = False,
+    moments: Sequence[tuple[float, str]] = (),
 ) -> Figure | Nothing:
-    """Draw lines over time, a band around the first where it has one, and named horizontal lines at `marks`."""
+    """Draw lines over time, a band around the first where it has one, and named horizontal lines at `marks`.
+
+    moments : named upright lines, at seconds from the start of the trace
+    """
     rows = [r for r in rows if any(r[s.column] is not None for s in series)]
     if not rows:
         return Nothing("There is nothing to draw: no request ran.")
@@ -130,7 +134,9 @@ def over_time(
         tooltip.append(alt.Tooltip("r:N", title="replica"))
     layers.append(hover(drawn.draw(data)).encode(x=x, y=y, tooltip=tooltip))
     layers += _horizontal(drawn, marks)
-    return layered(drawn, layers, _say_over_time(rows, series, scale, marks, clock))
+    layers += _upright(drawn, x, [(clock.at(rows[0], at_s), label) for at_s, label in moments])
+    named = [*marks, *moments]
+    return layered(drawn, layers, _say_over_time(rows, series, scale, named, clock))
 
 
 def _say_over_time(
@@ -179,6 +185,12 @@ class _Clock:
         )
         axis = alt.Axis(tickCount=6, labelExpr=NUMBER_LABELS)
         return cls(False, f"{unit} since the start", alt.Scale(nice=False), axis, ",.4~g", unit_s, span)
+
+    def at(self, row: Row, at_s: float) -> float:
+        """Return where a moment stands on the axis, counted from a row of known place."""
+        if not self.wall:
+            return float(f"{at_s / self.unit_s:.6g}")
+        return self.place(row) + round((at_s - row["start_s"]) * 1000)
 
     def place(self, row: Row) -> float:
         """Return where the row stands on the axis: epoch milliseconds of the wall clock, or units since the start."""
@@ -234,6 +246,18 @@ def _horizontal(drawn: Rows, marks: Sequence[tuple[float, str]]) -> list[alt.Cha
     rules = drawn.draw(data)
     layers = [rules.mark_rule(color=theme.LIMIT, strokeDash=[4, 3]).encode(y="y:Q")]
     return layers + [text.encode(x=alt.value(0), y="y:Q") for text in labels_of(rules)]
+
+
+def _upright(drawn: Rows, x: alt.X, moments: Sequence[tuple[float, str]]) -> list[alt.Chart]:
+    """Return the layers of named vertical lines; the name of the last stands before its line, the others' behind."""
+    layers = []
+    for number, (place, label) in enumerate(moments):
+        side = {} if number == len(moments) - 1 else {"baseline": "top", "dy": 3}
+        rule = drawn.draw([{"x": place, "l": label}])
+        names = labels_of(rule, angle=270, align="right", dx=-4, **side)
+        layers.append(rule.mark_rule(color=theme.LIMIT, strokeDash=[2, 3]).encode(x=x))
+        layers += [text.encode(x=x, y=alt.value(0)) for text in names]
+    return layers
 
 
 def labels_of(chart: alt.Chart, **options: Any) -> list[alt.Chart]:

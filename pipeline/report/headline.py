@@ -112,6 +112,55 @@ def what_binds(run: Run) -> str:
     )
 
 
+def certainty(run: Run) -> str:
+    """Return the bands of the headlines, what flips inside them, and how far the run is from saturation.
+
+    Nothing where a run has no bands. Saturation is where the offered rate meets the one at which the queue no longer
+    empties.
+    """
+    bands = run.bands
+    if bands is None:
+        return ""
+    row, error = run.one("headline"), bands["error_pct"] / 100
+    shown, undecided = [], []
+    for key, name, say in (
+        ("ttft_p95_ms", "p95 TTFT", words.milliseconds),
+        ("tpot_p95_ms", "p95 TPOT", words.milliseconds),
+        ("slo_share", "SLO", words.share),
+    ):
+        values = [value for value in (row[key], *(replay[key] for replay in bands["replays"])) if value is not None]
+        if values:
+            shown.append(f"{name} {say(min(values))} to {say(max(values))}")
+    for metric in ("ttft", "tpot", "e2e"):
+        limit = run.limit_ms(metric)
+        values = [replay[f"{metric}_p95_ms"] for replay in bands["replays"]] + [row[f"{metric}_p95_ms"]]
+        known = [value for value in values if value is not None]
+        if limit is not None and known and min(known) <= limit < max(known):
+            undecided.append(f"whether p95 {metric.upper()} keeps {words.milliseconds(limit)}")
+    saturation = bands["saturation"]
+    if saturation["share"] is not None and 1 - error <= saturation["share"] < 1 + error:
+        undecided.append("whether the queue empties")
+    text = f"With step times {words.number(100 * error)} % shorter or longer: {', '.join(shown)}."
+    text += f" Undecided: {' and '.join(undecided)}." if undecided else " No limit of the SLO flips inside that band."
+    return f"{text} {_distance(run, saturation)}"
+
+
+def _distance(run: Run, saturation: Row) -> str:
+    load = run.config.get("load", {})
+    if load.get("kind") == "closed" or load.get("sessions") == "follow":
+        return "Requests wait for the end of others, so the load follows the service and cannot outrun it."
+    if saturation["share"] is None:
+        return "How far the load is from saturation cannot be told from so few requests."
+    rate = words.number(saturation["capacity_rps"])
+    share = words.share(saturation["share"], 0)
+    return f"The load is {share} of the {rate} requests/s at which the queue no longer empties."
+
+
+def evidence(run: Run) -> str:
+    """Return how exact this configuration's prediction was where it was measured, or nothing."""
+    return (run.manifest["hardware"].get("evidence") or {}).get("text") or ""
+
+
 def records(run: Run) -> str:
     """Return what became of every record of the log: unreadable, not replayed, refused, unfinished."""
     trace, outcomes = run.manifest["trace"], run.manifest["counts"]["outcomes"]
@@ -140,7 +189,9 @@ def setting(run: Run) -> str:
     """Return accelerator, model and engine in words."""
     hardware, engine = run.manifest["hardware"], run.config["engine"]
     size = hardware.get("tensor_parallel_size") or 1
-    estimate = "; step times are an estimate" if (hardware.get("step_time") or {}).get("estimate") else ""
+    steps = hardware.get("step_time") or {}
+    band = f", about +-{words.number(steps['error_pct'])} %" if steps.get("error_pct") else ""
+    estimate = f"; step times are an estimate{band}" if steps.get("estimate") else ""
     gpus = f"{size} x {hardware['gpu_name']}" if size > 1 else hardware["gpu_name"]
     return (
         f"{hardware['model']} on {gpus}, {engine['policy']} policy, {words.count(hardware['num_gpu_blocks'])} KV "

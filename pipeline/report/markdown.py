@@ -19,6 +19,7 @@ def text(contents: Contents) -> str:
         escape(contents.setting),
         f"**{escape(contents.headline)}**",
         escape(f"{contents.verdict} {contents.binds}"),
+        *([escape(contents.certainty)] if contents.certainty else []),
         escape(contents.records),
     ]
     for chapter in contents.chapters:

@@ -54,6 +54,7 @@ def collect(folder: Path) -> Contents:
         headline=facts["recommendation"],
         verdict="",
         binds="",
+        certainty="",
         records=_records(facts),
         tiles=_tiles(facts),
         chapters=chapters,

@@ -49,6 +49,14 @@ class Run:
         """Name of the time zone of the report."""
         return self.config.get("report", {}).get("time_zone") or "UTC"
 
+    @property
+    def bands(self) -> Row | None:
+        """Content of bands.json, how sure the headlines are; None where nobody asked."""
+        try:
+            return json.loads((self.folder / "bands.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+
     def limit_ms(self, metric: str) -> float | None:
         """Return the SLO of `ttft`, `tpot` or `e2e` where no class has its own, milliseconds; None is no limit."""
         return self.config.get("slo", {}).get(f"{metric}_ms")

@@ -13,6 +13,9 @@ NAMES = {
 }
 
 
+NOT_OBSERVED = "The log states no latencies that the replay could be held against."
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A drawing: Vega-Lite specification, and what it shows in a sentence for those who cannot see it."""

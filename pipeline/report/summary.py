@@ -40,6 +40,7 @@ def _styled(run: Run) -> Iterator[tuple[str, str]]:
         yield line, "bold"
     for line in _wrap(f"{headline.verdict(run)} {headline.what_binds(run)}"):
         yield line, ""
+    yield from ((line, "") for line in _wrap(headline.certainty(run)))
     yield from ((line, "") for line in _percentiles(run))
     yield from ((line, "") for line in _facts(run))
     warnings = run.manifest.get("warnings") or []
@@ -75,6 +76,7 @@ def _facts(run: Run) -> Iterator[str]:
     )
     hits = words.share(row["hit_share"])
     yield f"cache      {hits} of prompt tokens found; {words.plural(row['preemptions'] or 0, 'preemption')}"
+    yield from _observed(run)
     outcomes = run.manifest["counts"]["outcomes"]
     replayed = {name.replace("_", " "): n for name, n in outcomes.items() if n and name != "not_replayed"}
     ended = ", ".join(f"{words.count(n)} {name}" for name, n in replayed.items())
@@ -82,6 +84,17 @@ def _facts(run: Run) -> Iterator[str]:
     rejected = run.manifest["trace"].get("rejected_records")
     unread = "" if rejected is None else f"{words.count(rejected)} unreadable, "
     yield f"records    {unread}{words.count(outcomes.get('not_replayed') or 0)} not replayed"
+
+
+def _observed(run: Run) -> Iterator[str]:
+    """Return how far the replay is from the times of the log, if it states any."""
+    told = [
+        f"{_NAMES[r['metric']]} {words.change(r['mean_error_share'])} (p95 {words.change(r['p95_error_share'])})"
+        for r in run.answer("observed_error")
+        if r["metric"] != "tpot"
+    ]
+    if told:
+        yield from _wrap(f"observed   mean {', '.join(told)} against the log", indent=11)
 
 
 def _wrap(text: str, indent: int = 0, most_lines: int | None = None) -> list[str]:

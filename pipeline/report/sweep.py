@@ -31,6 +31,7 @@ def collect(folder: Path) -> Contents:
         headline=facts["chosen"]["reason"],
         verdict=_verdict(facts, rows),
         binds="",
+        certainty="",
         records=_records(facts["trace"]),
         tiles=_tiles(rows),
         chapters=chapters,

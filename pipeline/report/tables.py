@@ -1,11 +1,12 @@
 """Tables of the report: rows of an answer in, text cells out, the same for page, Markdown and terminal."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pipeline.report import words
 from pipeline.report.run import Row, Run
-from pipeline.report.shapes import NAMES, Heading, Nothing, Table
+from pipeline.report.shapes import NAMES, NOT_OBSERVED, Heading, Nothing, Table
 
 MOST_ROWS = 40  # of a table; the rest is counted in a note
 
@@ -39,6 +40,33 @@ def latency(run: Run, rows: list[Row]) -> Table | Nothing:
     ]
     heads = (Heading("metric", False), *map(Heading, columns), Heading("samples"), Heading("meaning", False))
     return Table(heads, body)
+
+
+def observed_error(run: Run, rows: list[Row]) -> Table | Nothing:
+    """Return what log and replay say by metric, and the error of the replay."""
+    if not rows:
+        return Nothing(NOT_OBSERVED)
+    figures = ("mean", "p50", "p95", "p99")
+    sides = [
+        (f"{side}_{of}_ms", f"{of}, {name}")
+        for of in figures
+        for side, name in (("observed", "log"), ("predicted", "replay"))
+    ]
+    columns: list[tuple[str, str, Callable[[Any], str]]] = [("metric", "metric", NAMES.__getitem__)]
+    for place, (column, heading) in enumerate(sides):
+        columns.append((heading, column, words.milliseconds))
+        if place % 2:
+            columns.append(("error", f"{figures[place // 2]}_error_share", words.change))
+    columns += [("by request", "request_error_share", words.share), ("requests", "requests", words.count)]
+    table = _table(rows, *columns)
+    return replace(table, headings=(Heading("metric", False), *table.headings[1:]))
+
+
+def steady_latency(run: Run, rows: list[Row]) -> Table | Nothing:
+    """Return percentiles by metric of the steady state."""
+    if not run.one("steady_state")["settled"]:
+        return Nothing("The number of running requests never settles, so no part of the run is a steady state.")
+    return latency(run, rows)
 
 
 def traffic(column: str) -> Callable[[Run, list[Row]], Table | Nothing]:
@@ -150,6 +178,17 @@ def _rate(noun: str) -> Callable[[float | None], str]:
 
 TABLES: dict[str, Callable[[Run, list[Row]], Table | Nothing]] = {
     "latency": latency,
+    "observed_error": observed_error,
+    "steady_latency": steady_latency,
+    "steady": listing(
+        ("from_s", "warm-up ends, from the start of the trace", words.seconds),
+        ("before_requests", "requests that arrived before", words.count),
+        ("to_s", "last arrival", words.seconds),
+        ("after_s", "from there to the last event", words.seconds),
+        ("requests", "requests that arrived between", words.count),
+        ("running_mean", "requests running, mean over steps", words.number),
+        ("output_tokens_per_s", "tokens generated, by the time they were made", _rate("tokens")),
+    ),
     "slo": slo,
     "status": status,
     "unfinished": unfinished,

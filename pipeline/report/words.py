@@ -62,6 +62,16 @@ def share(value: float | None, digits: int = 1) -> str:
     return (text.rstrip("0").rstrip(".") if "." in text else text) + " %"
 
 
+def change(value: float | None) -> str:
+    """Return a relative difference in percent with its sign: `+3.2 %`, `-12 %`; less than 0.05 % is `0 %`."""
+    if value is None:
+        return UNKNOWN
+    if abs(value) < 5e-4:
+        return "0 %"
+    size = share(abs(value)) if abs(value) < 0.1 else share(abs(value), 0)
+    return f"{'-' if value < 0 else '+'}{size}"
+
+
 def gib(value: float | None) -> str:
     """Return a size in GiB."""
     return UNKNOWN if value is None else f"{number(value)} GiB"

@@ -95,5 +95,5 @@ def test_facts_equal_their_source():
     with shared.path("steptime", "coefficients.csv").open() as file:
         copied = {row["source_config"]: row for row in catalogue.rows("coefficients.csv")}
         for row in csv.DictReader(file):
-            for name in ("L0", "L1", "D0", "D1", "D2", "D3", "D4", "P0", "P1", "P2", "P3", "P4", "P5", "mu_mixed"):
+            for name in ("L0", "L1", "D0", "D1", "D2", "D3", "D4", "P0", "P1", "P2", "P3", "P4", "P5"):
                 assert copied[row["config"]][name] == row[name]

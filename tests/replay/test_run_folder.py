@@ -60,7 +60,7 @@ def test_tables_are_as_the_schema_says(runs, name):
         "gaps.parquet": schema.GAPS,
         "decisions.parquet": schema.DECISIONS,
     }
-    assert set(servecast.content(runs[name])) == {*files, "run.json"}
+    assert set(servecast.content(runs[name])) == {*files, "run.json", "bands.json"}
     for file, table in files.items():
         path, wanted = runs[name] / file, schema.arrow_schema(table)
         stored = pq.read_schema(path)

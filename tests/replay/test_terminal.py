@@ -67,7 +67,7 @@ class Terminal:
 
 
 def test_progress_in_a_terminal(tmp_path):
-    terminal = Terminal("replay", sample(), "-o", tmp_path / "runs", "--where", "arrival_us < 1200000000")
+    terminal = Terminal("replay", sample(), "-o", tmp_path / "runs", "--where", "arrival_us < 1200000000", "--no-bands")
     status, out = terminal.end()
     assert status == 0, terminal.plain
     frames = re.findall(
@@ -119,7 +119,7 @@ def test_silence_where_nobody_looks(tmp_path):
 
 
 def test_the_bar_does_not_show_in_the_results(tmp_path):
-    where = ["--where", "arrival_us < 60000000"]
+    where = ["--where", "arrival_us < 60000000", "--no-bands"]
     terminal = Terminal("replay", sample(), "-o", tmp_path / "seen", *where)
     assert terminal.end()[0] == 0
     assert servecast.run("replay", sample(), "-o", tmp_path / "unseen", *where).exit_code == 0

@@ -90,6 +90,9 @@ BUSY: Row = {
 }
 
 
+_OBSERVED = (("mean", 1.2), ("p50", 1.0), ("p95", 3.0), ("p99", 5.0))
+
+
 def answers(points: int = 120, clock: bool = True, tenants: int = 4) -> dict[str, list[Row]]:
     """Return rows for every answer of the page: an hour of traffic that rises and falls."""
     wave = [math.sin(math.pi * (i + 0.5) / points) for i in range(points)]
@@ -108,10 +111,28 @@ def answers(points: int = 120, clock: bool = True, tenants: int = 4) -> dict[str
     return {
         "headline": [BUSY],
         "latency": [_percentiles(m, v) for m, v in LONG_MS.items()],
+        "latency_in_window": [_percentiles(m, 1.05 * v) for m, v in LONG_MS.items() if m != "itl"],
         "latency_cdf": [
             {"metric": m, "share": q, "value_ms": v * math.exp(2.2 * (q - 0.5) + 3 * q**12)}
             for m, v in LONG_MS.items()
             for q in quantiles
+        ],
+        "observed_error": [
+            {
+                "metric": m,
+                "requests": 9_000,
+                **{f"observed_{of}_ms": LONG_MS[m] * scale for of, scale in _OBSERVED},
+                **{f"predicted_{of}_ms": LONG_MS[m] * scale * 1.04 for of, scale in _OBSERVED},
+                **{f"{of}_error_share": 0.04 for of, _ in _OBSERVED},
+                "request_error_share": 0.061,
+            }
+            for m in ("ttft", "tpot", "e2e")
+        ],
+        "observed_cdf": [
+            {"metric": m, "side": side, "share": q, "value_ms": LONG_MS[m] * scale * math.exp(2.2 * (q - 0.5))}
+            for m in ("ttft", "tpot", "e2e")
+            for side, scale in (("observed", 1.0), ("predicted", 1.04))
+            for q in quantiles[::2]
         ],
         "latency_by_minute": [
             {"start_s": t["start_s"], "start_time": t["start_time"], **_percentiles(m, v * (0.6 + w))}
@@ -219,6 +240,22 @@ def answers(points: int = 120, clock: bool = True, tenants: int = 4) -> dict[str
                 "wait_p50_ms": 4.0,
                 "wait_p95_ms": 24.0,
                 "wait_max_ms": 310.0,
+            }
+        ],
+        "steady_state": [
+            {
+                "run_id": MANIFEST["run_id"],
+                "from_s": 182.0,
+                "to_s": 3_600.0,
+                "from_time": START + timedelta(seconds=182) if clock else None,
+                "to_time": START + timedelta(seconds=3_600) if clock else None,
+                "settled": True,
+                "before_requests": 410,
+                "requests": 9_460,
+                "after_s": 40.0,
+                "output_tokens": 4_100_000,
+                "output_tokens_per_s": 1_199.5,
+                "running_mean": 24.6,
             }
         ],
         "step_summary": [

@@ -12,6 +12,7 @@ from tests.report import samples
 
 ANSWER_OF = {
     "latency_curves": "latency_cdf",
+    "observed_curves": "observed_cdf",
     "ttft_by_minute": "latency_by_minute",
     "tpot_by_minute": "latency_by_minute",
     "arrivals": "load_over_time",
@@ -185,3 +186,10 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     red, green, blue = (p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_log_and_replay_have_one_colour_and_two_kinds_of_line():
+    scale = {c: draw("observed_curves").spec["layer"][0]["encoding"][c]["scale"] for c in ("color", "strokeDash")}
+    assert scale["color"]["domain"][:3] == ["TTFT, log", "TTFT, replay", "TPOT, log"]
+    assert scale["color"]["range"][0] == scale["color"]["range"][1] != scale["color"]["range"][2]
+    assert scale["strokeDash"]["range"][0] != scale["strokeDash"]["range"][1]

@@ -1,4 +1,6 @@
 import copy
+import dataclasses
+import json
 
 import pytest
 
@@ -58,10 +60,52 @@ def test_setting_says_when_step_times_are_an_estimate():
     manifest = copy.deepcopy(samples.MANIFEST)
     plain = "llama-3.1-8b on NVIDIA H100 80GB SXM, vllm policy, 28,000 KV blocks of 16 tokens"
     assert headline.setting(samples.run(manifest=manifest)) == plain
-    manifest["hardware"]["step_time"] = {"estimate": True}
+    manifest["hardware"]["step_time"] = {"estimate": True, "error_pct": 17.0}
     manifest["hardware"]["tensor_parallel_size"] = 2
     text = headline.setting(samples.run(manifest=manifest))
-    assert text == plain.replace("on NVIDIA", "on 2 x NVIDIA") + "; step times are an estimate"
+    assert text == plain.replace("on NVIDIA", "on 2 x NVIDIA") + "; step times are an estimate, about +-17 %"
+
+
+def with_bands(folder, saturation=None, ttft_ms=(300.0, 450.0), **more):
+    """Return the sample run, whose p95 of TTFT is 380 ms, with bands in its folder."""
+    ends = [
+        {"scale": scale, "ttft_p95_ms": ttft, "tpot_p95_ms": tpot, "e2e_p95_ms": 9000.0, "slo_share": share}
+        for scale, ttft, tpot, share in ((0.9, ttft_ms[0], 28.0, 0.99), (1.1, ttft_ms[1], 36.0, 0.97))
+    ]
+    saturation = saturation or {"offered_rps": 5.5, "capacity_rps": 11.0, "share": 0.5}
+    content = {"version": 1, "error_pct": 10.0, "basis": "measured", "replays": ends, "saturation": saturation}
+    (folder / "bands.json").write_text(json.dumps(content))
+    return dataclasses.replace(samples.run(**more), folder=folder)
+
+
+def test_certainty_gives_bands_and_the_distance_from_saturation(tmp_path):
+    assert headline.certainty(samples.run()) == ""
+    assert headline.certainty(with_bands(tmp_path)) == (
+        "With step times 10 % shorter or longer: p95 TTFT 300 ms to 450 ms, p95 TPOT 28 ms to 36 ms, SLO 97 % to 99 %. "
+        "No limit of the SLO flips inside that band. The load is 50 % of the 11 requests/s at which the queue no "
+        "longer empties."
+    )
+
+
+def test_certainty_says_what_is_undecided(tmp_path):
+    near = {"offered_rps": 10.5, "capacity_rps": 11.0, "share": 0.954}
+    text = headline.certainty(with_bands(tmp_path, near, ttft_ms=(300.0, 1200.0)))
+    assert "Undecided: whether p95 TTFT keeps 1 s and whether the queue empties." in text
+    far = {"offered_rps": 22.0, "capacity_rps": 11.0, "share": 2.0}
+    text = headline.certainty(with_bands(tmp_path, far, ttft_ms=(1100.0, 1200.0)))
+    assert "whether p95 TTFT keeps 1 s" in text  # the run itself, at 380 ms, keeps it
+    assert "whether the queue empties" not in text
+    unknown = {"offered_rps": 5.5, "capacity_rps": None, "share": None}
+    assert headline.certainty(with_bands(tmp_path, unknown)).endswith("cannot be told from so few requests.")
+
+
+def test_a_closed_load_has_no_distance_from_saturation(tmp_path):
+    nothing = {"offered_rps": None, "capacity_rps": None, "share": None}
+    manifest = copy.deepcopy(samples.MANIFEST)
+    manifest["config"]["load"] |= {"kind": "closed", "concurrency": 8}
+    assert headline.certainty(with_bands(tmp_path, nothing, manifest=manifest)).endswith(
+        "the load follows the service and cannot outrun it."
+    )
 
 
 def test_verdict_when_all_is_well_or_nothing_was_replayed():

@@ -94,7 +94,7 @@ def test_structure_for_assistive_technology(html):
     assert seen.headings.count(1) == 1
     assert all(after <= before + 1 for before, after in zip(seen.headings, seen.headings[1:], strict=False))
     charts = [attrs for _, attrs in seen.tags if attrs.get("class") == "chart"]
-    assert len(charts) == 14
+    assert len(charts) == 15
     assert all(attrs["role"] == "img" and attrs["aria-label"] for attrs in charts)
     scrolled = [attrs for _, attrs in seen.tags if "scroll" in attrs.get("class", "").split()]
     assert all(attrs["tabindex"] == "0" and attrs["aria-label"] for attrs in scrolled)

@@ -23,6 +23,7 @@ def test_summary_as_it_is_printed():
         "throughput 5.41 requests/s, 1,160 tokens/s out; goodput 5.35 requests/s\n"
         "KV memory  mean 38 %, p95 66 %, peak 71 %; above 90 % for 0 % of time\n"
         "cache      42 % of prompt tokens found; 0 preemptions\n"
+        "observed   mean TTFT +4 % (p95 +4 %), E2E +4 % (p95 +4 %) against the log\n"
         "requests   9,850 finished, 20 rejected\n"
         "records    12 unreadable, 130 not replayed\n"
         "run        runs/0123456789abcdef\n"

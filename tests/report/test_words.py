@@ -65,3 +65,11 @@ def test_seconds(value, text):
 
 def test_plural():
     assert [words.plural(n, "request") for n in (0, 1, 10_000)] == ["0 requests", "1 request", "10,000 requests"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.032, "+3.2 %"), (-0.121, "-12 %"), (2.0, "+200 %"), (0.0004, "0 %"), (-0.0006, "-0.1 %"), (None, "–")],
+)
+def test_change(value, text):
+    assert words.change(value) == text
