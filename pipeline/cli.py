@@ -25,6 +25,13 @@ _READING = (
         metavar="SEED",
         help="Spread arrivals inside the ticks of a coarse clock, by this seed; literal times if not given.",
     ),
+    click.option(
+        "--privacy-key",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Key of the pseudonyms for ids and tenants; one that is thrown away if not given.",
+    ),
+    click.option("--keep-ids", is_flag=True, help="Leave ids and tenants as logged."),
 )
 
 
@@ -79,6 +86,8 @@ def ingest(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     out: Path | None,
 ) -> None:
     """Turn logs into a trace.
@@ -89,7 +98,13 @@ def ingest(
 
     out = out or Path(logs[0].name.split(".")[0] + ".parquet")
     summary = read_logs(
-        list(logs), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks, out=out
+        list(logs),
+        format=format_,
+        read_options=_pairs(read_option),
+        spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
+        out=out,
     )
     click.echo("\n".join(summary.lines(_width())))
 
@@ -121,6 +136,8 @@ def replay(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     decisions: bool,
     with_report: bool,
     require_slo: float | None,
@@ -145,6 +162,8 @@ def replay(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
@@ -189,6 +208,8 @@ def sweep(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     jobs: int | None,
     with_ray: bool,
     ray_address: str | None,
@@ -214,6 +235,8 @@ def sweep(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     cluster = Cluster(ray_address, jobs) if with_ray or ray_address is not None else None
@@ -257,6 +280,8 @@ def ptu(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     with_own: bool,
     out: Path,
     **chosen: str | None,
@@ -280,6 +305,8 @@ def ptu(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     folder, made = run.decide(trace, settings, out, where=where, with_own=with_own)
