@@ -50,8 +50,8 @@ def test_missing_file_and_folder(tmp_path):
     build.write(tmp_path / "trace.csv", build.AZURE)
     with pytest.raises(TraceError, match=r"trase\.csv: no such file; did you mean trace\.csv\?"):
         importer.load([tmp_path / "trase.csv"])
+    (tmp_path / "empty").mkdir()
     with pytest.raises(TraceError, match="a folder without logs"):
-        (tmp_path / "empty").mkdir()
         importer.load([tmp_path / "empty"])
     with pytest.raises(TraceError, match="no input file"):
         importer.load([])
