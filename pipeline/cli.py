@@ -15,6 +15,14 @@ from pipeline.errors import ServecastError
 
 EXIT_NO, EXIT_INPUT, EXIT_FAULT, EXIT_INTERRUPTED = 1, 2, 3, 130
 
+
+def _stated(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep an option that is a read option by another name; `_pairs` adds it."""
+    if value is not None:
+        context.meta.setdefault(_READ_OPTIONS, {})[option.name] = value
+
+
+_READ_OPTIONS = "servecast.read_options"
 _LOGS = click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE_OR_LOG...")
 _READING = (
     click.option("--format", "format_", metavar="F", help="Format of the log; found from its content if not given."),
@@ -30,6 +38,30 @@ _READING = (
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Key of the pseudonyms for ids and tenants; one that is thrown away if not given.",
+    ),
+    click.option(
+        "--map",
+        "map",
+        metavar="FIELD=COLUMN,...",
+        expose_value=False,
+        callback=_stated,
+        help="Columns of your own CSV, Parquet or JSON, as arrival=ts,input=prompt_toks,output=reply_toks.",
+    ),
+    click.option(
+        "--time-unit",
+        "time_unit",
+        type=click.Choice(["s", "ms", "us", "ns"]),
+        expose_value=False,
+        callback=_stated,
+        help="Unit of times that are numbers, with --map; found from their size if not given.",
+    ),
+    click.option(
+        "--time-zone",
+        "naive_timestamps_are",
+        metavar="ZONE",
+        expose_value=False,
+        callback=_stated,
+        help="Zone of times without offset, as Europe/Berlin; UTC if not given.",
     ),
     click.option("--keep-ids", is_flag=True, help="Leave ids and tenants as logged."),
 )
@@ -429,7 +461,7 @@ def synth(out: Path, mix: str, **given: Any) -> None:
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    pairs = {}
+    pairs = dict(click.get_current_context().meta.get(_READ_OPTIONS, {}))
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:

@@ -5,10 +5,13 @@ A format states which field is where in a function from one event to one row; ev
 
 import base64
 import binascii
+import csv
+import difflib
 import gzip
+import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +34,7 @@ _COLUMNS = {
     "fault": FAULT,
     "clock_us": pl.Int64(),
     "naive": pl.Boolean(),
+    "relative": pl.Boolean(),
     "zero_stated": pl.Boolean(),
     "updated_us": pl.Int64(),
     "part": pl.String(),
@@ -43,7 +47,15 @@ _COLUMNS = {
         if name not in ("arrival_time", "arrival_us", "replayable", "prefix_hashes")
     },
 }
-_FILLED = {"attempt": 0, "n": 1, "status": "ok", "served_from": "engine", "naive": False, "zero_stated": False}
+_FILLED = {
+    "attempt": 0,
+    "n": 1,
+    "status": "ok",
+    "served_from": "engine",
+    "naive": False,
+    "relative": False,
+    "zero_stated": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +257,55 @@ def documents(content: str) -> Iterator[tuple[int, Any]]:
             at = following
             continue
         yield number, value
+
+
+def csv_events(source: Source, needed: Sequence[str] = ()) -> Iterator[Event]:
+    """Yield the rows of a CSV whose quoted cells may hold line ends; TraceError if it lacks a needed column."""
+    csv.field_size_limit(MAX_LINE_BYTES)
+    rows = csv.reader(_csv_lines(source), strict=True)
+    header = [cell.strip() for cell in next(rows, [])]
+    need(source, needed, header)
+    number = 0
+    while True:
+        number += 1
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            yield Event(number, number, Rejected("bad_row", "not valid CSV"))
+            continue
+        if not cells:
+            number -= 1
+            continue
+        if len(cells) != len(header):
+            fault = Rejected("bad_row", f"{len(cells)} cells, the header has {len(header)}")
+            yield Event(number, number, fault)
+            continue
+        yield Event(number, number, {key: cell for key, cell in zip(header, cells, strict=True) if cell != ""})
+
+
+def _csv_lines(source: Source) -> Iterator[str]:
+    """Yield decoded lines, line ends kept, bytes that are not UTF-8 replaced."""
+    rest, first = b"", True
+    for block in blocks(source):
+        block = rest + block
+        if first:
+            block, first = block.removeprefix(b"\xef\xbb\xbf"), False
+        cut = block.rfind(b"\n") + 1
+        rest = block[cut:]
+        yield from io.StringIO(block[:cut].decode("utf-8", "replace").replace("\0", ""), newline="\n")
+    if rest:
+        yield rest.decode("utf-8", "replace").replace("\0", "")
+
+
+def need(source: Source, needed: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise TraceError naming the columns that a file lacks, with the ones it has."""
+    missing = [name for name in needed if name not in columns]
+    if missing:
+        near = difflib.get_close_matches(missing[0], columns, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise TraceError(f"{source.path}: has no column {', '.join(missing)}{hint}")
 
 
 def sampled(sample: Sample) -> list[Mapping[str, Any]]:

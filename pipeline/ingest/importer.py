@@ -107,7 +107,7 @@ def load(
     hidden = privacy.choose(privacy_key, keep_ids)
     sources = open_all(paths)
     sources, notes = _without_copies(sources)
-    module, reason = _format(sources, format)
+    module, reason = _format(sources, "columns" if format is None and "map" in (read_options or {}) else format)
     chosen = options.resolve(module.NAME, module.OPTIONS, read_options)
     read = _read(module, sources, chosen)
     physical, read = len(read), _settled(module, read)

@@ -259,3 +259,47 @@ def test_any_change_to_a_record_is_read_or_rejected(tmp_path_factory, name):
         assert found.trace["output_tokens"].fill_null(0).min() >= 0
 
     changed()
+
+
+OWN = {"ts": ["2026-11-17 10:00:00", "2026-11-17 09:59:59.5"], "in": [100, 200], "out": [20, 30], "code": [200, 429]}
+MAP = {"map": "arrival=ts,input=in,output=out,status=code", "naive_timestamps_are": "Europe/Berlin"}
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet"])
+def test_a_log_of_ones_own_by_a_map_of_columns(tmp_path, kind):
+    getattr(pl.DataFrame(OWN), f"write_{kind}")(tmp_path / "own")
+    found = load(tmp_path / "own", read_options=MAP)
+    assert found.format == "columns"
+    assert found.trace["arrival_us"].to_list() == [0, 500_000]
+    assert f"{found.trace['arrival_time'][0]:%H:%M:%S.%f}" == "08:59:59.500000"
+    assert found.trace.select("input_tokens", "status").rows() == [(200, "throttled"), (100, "ok")]
+
+
+@pytest.mark.parametrize(
+    ("times", "stated", "span_us"),
+    [
+        ([5.5, 7], {}, 1_500_000),
+        ([1794956283.25, 1794956284], {}, 750_000),
+        ([1794956283250, 1794956284000], {}, 750_000),
+        ([10, 20], {"time_unit": "ms"}, 10_000),
+    ],
+)
+def test_units_of_time_are_found_or_stated(tmp_path, times, stated, span_us):
+    pl.DataFrame({"ts": times, "in": [1, 2], "out": [1, 2]}).write_csv(tmp_path / "own")
+    found = load(tmp_path / "own", read_options={"map": "arrival=ts,input=in,output=out", **stated})
+    assert found.trace["arrival_us"][-1] == span_us
+    assert (found.trace["arrival_time"][0] is None) == (times[0] < 1e8)
+
+
+@pytest.mark.parametrize(
+    ("given_map", "message"),
+    [
+        ("arrival=ts,input=in", "--map lacks output"),
+        ("arival=ts,input=in,output=out", "did you mean arrival"),
+        ("arrival=when,input=in,output=out", "has no column when"),
+    ],
+)
+def test_maps_that_cannot_be_used(tmp_path, given_map, message):
+    pl.DataFrame(OWN).write_csv(tmp_path / "own")
+    with pytest.raises(TraceError, match=message):
+        load(tmp_path / "own", read_options={"map": given_map})

@@ -27,6 +27,7 @@ from pipeline.ingest.formats import (
     bedrock,
     burstgpt,
     canonical,
+    columns,
     langfuse,
     litellm_s3,
     litellm_spendlogs,
@@ -59,6 +60,7 @@ FORMATS: dict[str, ModuleType] = {
         vllm_bench,
         vllm_log,
         canonical,
+        columns,
     )
 }
 

@@ -3,15 +3,13 @@
 Stamps have no zone and are UTC. There is no stream column: a first token before the end says that it streamed.
 """
 
-import csv
-import io
 from collections.abc import Iterator
 
 import polars as pl
 
 from pipeline.ingest import events, litellm
 from pipeline.ingest.events import Event, Row
-from pipeline.ingest.fields import Rejected, arrival_us, get, parsed, stamp_us, text
+from pipeline.ingest.fields import arrival_us, get, parsed, stamp_us, text
 from pipeline.ingest.sources import Sample, Source, blocks
 from pipeline.ingest.text import blocks_of_messages
 
@@ -39,51 +37,7 @@ def read(source: Source, options: dict[str, str]) -> Iterator[pl.DataFrame]:
     head = next(iter(blocks(source, 64)), b"").lstrip(b"\xef\xbb\xbf \r\n\t")
     if head[:1] in (b"{", b"["):
         return events.frames(source, lambda event: _row(event, zone))
-    return events.tables(events.rows(_csv(source), lambda event: _row(event, zone)))
-
-
-def _csv(source: Source) -> Iterator[Event]:
-    """Yield the rows of a CSV whose quoted cells may hold line ends."""
-    csv.field_size_limit(events.MAX_LINE_BYTES)
-    rows = csv.reader(_Lines(source), strict=True)
-    header = [cell.strip() for cell in next(rows, [])]
-    number = 0
-    while True:
-        number += 1
-        try:
-            cells = next(rows)
-        except StopIteration:
-            return
-        except csv.Error:
-            yield Event(number, number, Rejected("bad_row", "not valid CSV"))
-            continue
-        if not cells:
-            number -= 1
-            continue
-        if len(cells) != len(header):
-            fault = Rejected("bad_row", f"{len(cells)} cells, the header has {len(header)}")
-            yield Event(number, number, fault)
-            continue
-        yield Event(number, number, {key: cell for key, cell in zip(header, cells, strict=True) if cell != ""})
-
-
-class _Lines:
-    """Decoded lines of a file, line ends kept, bytes that are not UTF-8 replaced."""
-
-    def __init__(self, source: Source) -> None:
-        self._blocks = blocks(source)
-
-    def __iter__(self) -> Iterator[str]:
-        rest, first = b"", True
-        for block in self._blocks:
-            block = rest + block
-            if first:
-                block, first = block.removeprefix(b"\xef\xbb\xbf"), False
-            cut = block.rfind(b"\n") + 1
-            rest = block[cut:]
-            yield from io.StringIO(block[:cut].decode("utf-8", "replace").replace("\0", ""), newline="\n")
-        if rest:
-            yield rest.decode("utf-8", "replace").replace("\0", "")
+    return events.tables(events.rows(events.csv_events(source), lambda event: _row(event, zone)))
 
 
 def _row(event: Event, zone: str) -> Row:
