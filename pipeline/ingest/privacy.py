@@ -14,6 +14,7 @@ import polars as pl
 from pipeline.errors import TraceError
 
 MIN_KEY_BYTES = 16
+_SLICE_ROWS = 20_000
 _IDS = ("request_id", "logical_id", "session_id", "parent_request_id", "after_request_id")
 _NAMES = ("model", "deployment", "service_tier", "error_type", "finish_reason", "class")
 # An ARN, an e-mail address, an IP address, a key, or a sentence: none is the name of a model.
@@ -96,12 +97,17 @@ def _keyed(hashes: pl.Series, key: bytes) -> pl.Series:
     if hashes.dtype == pl.Null or not hashes.list.len().sum():
         return hashes
     own = hmac.new(key, b"prefix", "sha256").digest()
-    distinct = hashes.drop_nulls().explode().drop_nulls().unique()
+    distinct = hashes.explode().drop_nulls().unique()
     keyed = [
         int.from_bytes(hashlib.blake2b(value.to_bytes(8, "little"), digest_size=8, key=own).digest(), "little")
         for value in distinct.to_list()
     ]
     table = pl.DataFrame({"h": distinct, "k": pl.Series(keyed, dtype=pl.UInt64)})
+    parts = [_looked_up(hashes[at : at + _SLICE_ROWS], table) for at in range(0, len(hashes), _SLICE_ROWS)]
+    return pl.concat(parts)
+
+
+def _looked_up(hashes: pl.Series, table: pl.DataFrame) -> pl.Series:
     rows = pl.DataFrame({"row": pl.int_range(len(hashes), eager=True), "h": hashes})
     listed = rows.filter(pl.col("h").list.len() > 0).explode("h").join(table, on="h", how="left", maintain_order="left")
     back = listed.group_by("row", maintain_order=True).agg("k")
