@@ -287,7 +287,7 @@ class Prices(_Section):
         default=None, description="speed of an answer where the log has no times; none: the published target, else 50"
     )
     monthly_survival: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.98, description="chance that the need lasts another month, for yearly terms; assumed"
+        default=1.0, description="chance that the need lasts another month; weighs on terms longer than one"
     )
     gpu_provider: str | None = Field(default=None, description="whose GPU-hours, as `servecast prices gpu` lists them")
     usd_per_gpu_hour: Positive | None = Field(default=None, description="own GPUs, by the hour, USD")

@@ -239,6 +239,7 @@ PURCHASE_MINUTES = Table(
         _C("units", pa.float64(), "units that would have served just this minute"),
         _C("raw_tokens", pa.int64(), "their input and output tokens"),
         _C("payg_usd", pa.float64(), "their pay-as-you-go price, USD"),
+        _C("served_units", pa.float64(), "what the chosen purchase served, in units; null if none saves money", True),
     ),
 )
 
@@ -252,10 +253,14 @@ PURCHASE_SIZES = Table(
         _C("spilled", pa.int64(), "requests that went to pay-as-you-go"),
         _C("refused", pa.int64(), "requests whose clients gave up"),
         _C("throttled", pa.int64(), "refusals (429), every attempt counted"),
-        _C("retry_delay_s", pa.float64(), "time that clients waited for admission in all, seconds"),
+        _C(
+            "delay_s",
+            pa.float64(),
+            "time lost to refusals, seconds: waits before retries, and the detour of what spills",
+        ),
         _C("spilled_weighted_tokens", pa.float64(), "weighted tokens that the units did not serve"),
         _C("spilled_raw_tokens", pa.int64(), "input and output tokens that the units did not serve"),
-        _C("spilled_usd", pa.float64(), "price of what spilled in the log, USD"),
+        _C("spilled_usd", pa.float64(), "pay-as-you-go price of what spilled or was refused for good in the log, USD"),
         _C("used_mean", pa.float64(), "served over bought, mean over minutes; null without units", True),
         _C("used_p95", pa.float64(), "the same, 95th percentile", True),
         _C("used_max", pa.float64(), "the same, highest minute", True),
@@ -307,6 +312,17 @@ PURCHASE_DAYS = Table(
     ),
 )
 
+PURCHASE_HOURS = Table(
+    "purchase_hours",
+    PURCHASE_VERSION,
+    "one row per hour of the day in the log, where units are sold by the hour",
+    (
+        _C("hour", pa.int64(), "hour of the day, UTC; of the log where it has no dates"),
+        _C("units", pa.int64(), "units worth having by the hour above the recommended ones"),
+        _C("saved_usd_month", pa.float64(), "what they save in a month, USD"),
+    ),
+)
+
 PURCHASE_OWN = Table(
     "purchase_own",
     PURCHASE_VERSION,
@@ -325,6 +341,7 @@ PURCHASE_TABLES = (
     PURCHASE_TERMS,
     PURCHASE_SENSITIVITIES,
     PURCHASE_DAYS,
+    PURCHASE_HOURS,
     PURCHASE_OWN,
 )
 TABLES = {table.name: table for table in (TRACE, REJECTS, REQUESTS, STEPS, GAPS, DECISIONS, *PURCHASE_TABLES)}

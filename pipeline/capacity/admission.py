@@ -23,8 +23,10 @@ class Admitted:
     """What became of the requests under one purchase.
 
     throttled      : refusals (429), each attempt counted
-    retry_delay_s  : time that clients waited between first attempt and admission or giving up, in all
-    spilled_weighted_tokens, spilled_raw_tokens, spilled_usd : of those that were not admitted
+    delay_s        : time lost to refusals in all: between first attempt and admission or giving up, and
+        prices.spill_delay_ms for each spilled request
+    spilled_weighted_tokens, spilled_raw_tokens, spilled_usd : of those that were not admitted; one that was refused
+        for good is charged as if it had spilled, since its answer has to come from somewhere
     minutes        : weighted tokens of admitted requests by minute of admission
     """
 
@@ -34,7 +36,7 @@ class Admitted:
     spilled: int
     refused: int
     throttled: int
-    retry_delay_s: float
+    delay_s: float
     weighted_tokens: float
     spilled_weighted_tokens: float
     spilled_raw_tokens: int
@@ -88,13 +90,13 @@ class Replay:
         second = unit.output_tokens_per_minute or Fraction(0)
         self.second_quota = int(units * second * scale * Fraction(self.window_us, _MINUTE_US))
         if not self.leaky:
-            self.state[buckets.AT] = -1
+            self.state[buckets.AT] = buckets.NO_WINDOW
         if max(self.depth, self.quota, self.second_quota) > _MOST:
             raise ConfigError(f"{units:,} units: their tokens are too many to be counted exactly; buy fewer")
 
     def warm(self, demand: Demand) -> None:
         """Bring the bucket to where these requests, at negative times, leave it; they are not counted."""
-        self.state[buckets.AT] = demand.arrival_us[0] if self.leaky else -1
+        self.state[buckets.AT] = demand.arrival_us[0] if self.leaky else buckets.NO_WINDOW
         kept = (self.counters.copy(), self.minutes.copy())
         self.feed(demand)
         self.counters, self.minutes = kept
@@ -131,7 +133,7 @@ class Replay:
             spilled=int(c[buckets.SPILLED]),
             refused=int(c[buckets.REFUSED]),
             throttled=int(c[buckets.THROTTLED]),
-            retry_delay_s=float(c[buckets.RETRY_US]) / 1e6,
+            delay_s=float(c[buckets.RETRY_US]) / 1e6 + self._spill_delay_s(),
             weighted_tokens=self.weighted / self.scale,
             spilled_weighted_tokens=float(c[buckets.SPILLED_WEIGHTED]) / whole,
             spilled_raw_tokens=int(c[buckets.SPILLED_RAW]),
@@ -156,6 +158,10 @@ class Replay:
                 demand.second_actual, demand.raw_tokens, demand.served, self.quota, self.second_quota, self.window_us,
                 round(1e6 * p.window_phase_s), *policy, *counted,
             )  # fmt: skip
+
+    def _spill_delay_s(self) -> float:
+        """Return what the failed first attempts of spilled requests cost; without units there is no first attempt."""
+        return int(self.counters[buckets.SPILLED]) * self.prices.spill_delay_ms / 1e3 if self.units else 0.0
 
     def _spill_all(self, demand: Demand) -> None:
         """Nothing is bought, so everything is pay-as-you-go."""

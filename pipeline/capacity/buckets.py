@@ -2,8 +2,9 @@
 
 Time is int64 microseconds, tokens are whole multiples of a small fraction of a weighted token, so no comparison is
 rounded. Corrections and retries wait in binary heaps; every array is allocated outside. An event at the moment of an
-arrival comes before it, so that capacity given back is there for it. What goes on from one batch of requests to the
-next stands in `state`; retries name rows of the batch, so with them a batch is the whole log.
+arrival comes before it, so that capacity given back is there for it; corrections of one moment count together. What
+goes on from one batch of requests to the next stands in `state`; retries name rows of the batch, so with them a batch
+is the whole log.
 
 Rules and what is assumed where the vendor is silent: capacity/README.md.
 """
@@ -14,6 +15,7 @@ from numba import njit
 # What is counted, in the order of the counters.
 ACCEPTED, SPILLED, REFUSED, THROTTLED, RETRY_US, SPILLED_WEIGHTED, SPILLED_RAW, COUNTERS = range(8)
 NEVER = np.iinfo(np.int64).max
+NO_WINDOW = np.iinfo(np.int64).min  # before the first request; any other number is a window
 NO_RETRY, RETRY_AFTER, EXPONENTIAL = 0, 1, 2
 _SECOND_US = 1_000_000
 
@@ -52,9 +54,12 @@ def leak(
         if waiting > 0 and retries[0].time_us <= time_us:
             time_us, this, attempt = retries[0].time_us, retries[0].row, retries[0].attempt
         while due > 0 and due_us[0] <= time_us:
-            used = max(0, max(0, used - drain * (due_us[0] - now_us)) + due_change[0])
+            used = max(0, used - drain * (due_us[0] - now_us))
             now_us = due_us[0]
-            due = _pop(due_us, due_change, due_second, due)
+            while due > 0 and due_us[0] == now_us:
+                used += due_change[0]
+                due = _pop(due_us, due_change, due_second, due)
+            used = max(0, used)
         used = max(0, used - drain * (time_us - now_us))
         now_us = time_us
         if attempt > 0:
@@ -102,7 +107,7 @@ def windows(
     """Send requests through budgets that are whole again in every window; arguments as for `leak`.
 
     quota, second_quota : what a window has; the second counts only where `second_estimate` is not empty
-    state : int64[STATE]; AT is -1 at the beginning
+    state : int64[STATE]; AT is NO_WINDOW at the beginning
     due_us, due_change, due_second : heap of corrections: what a request was estimated too high or too low is given
         back to, or taken from, the window in which it ends; a window never has more than its quota
     level               : what is left of the first budget just before the last attempt
@@ -119,12 +124,15 @@ def windows(
         if waiting > 0 and retries[0].time_us <= time_us:
             time_us, this, attempt = retries[0].time_us, retries[0].row, retries[0].attempt
         while due > 0 and due_us[0] <= time_us:
-            if (due_us[0] - phase_us) // window_us != window:
-                window = (due_us[0] - phase_us) // window_us
+            moment_us = due_us[0]
+            if (moment_us - phase_us) // window_us != window:
+                window = (moment_us - phase_us) // window_us
                 left, second_left = quota, second_quota
-            left = min(quota, left + due_change[0])
-            second_left = min(second_quota, second_left + due_second[0])
-            due = _pop(due_us, due_change, due_second, due)
+            while due > 0 and due_us[0] == moment_us:
+                left += due_change[0]
+                second_left += due_second[0]
+                due = _pop(due_us, due_change, due_second, due)
+            left, second_left = min(quota, left), min(second_quota, second_left)
         if (time_us - phase_us) // window_us != window:
             window = (time_us - phase_us) // window_us
             left, second_left = quota, second_quota

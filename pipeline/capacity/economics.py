@@ -24,6 +24,7 @@ from pipeline.capacity.rates import Term
 
 _EXACT_RESAMPLES = 1_000_000
 _RESAMPLES = 10_000
+_WEEK_MINUTES = 7 * 1440
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +119,60 @@ def optimum(demand: np.ndarray, term: Term, value: float, minimum: int, incremen
 
 
 def layers(demand: np.ndarray, terms: Sequence[Term], value: float, minimum: int, increment: int) -> list[Plan]:
-    """Return what to buy at each committed term, longest first: the base that works most, then what is above it.
+    """Return what to buy at each committed term, longest first; units of an entry include those before it.
 
-    A unit goes to the longest term at which it pays for itself: what a long commitment serves must be needed so long.
-    Each entry is cumulative: units up to which this term or a longer one is bought.
+    A unit that is there all month is cheapest at the longest term, so use alone never puts two terms together: what
+    does is that a need may end. Hence longer terms get what pays for itself in every week of the log, the weakest
+    included, and the shortest what pays over the whole log.
     """
+    committed = sorted((t for t in terms if t.months > 0), key=lambda t: -t.months)
     found: list[Plan] = []
-    for term in sorted((t for t in terms if t.months > 0), key=lambda t: -t.months):
-        best = optimum(demand, term, value, minimum, increment)
-        if best.units > (found[-1].units if found else 0):
-            found.append(best)
+    for term in committed:
+        parts = [demand] if term is committed[-1] else _weeks(demand)
+        units = min(optimum(part, term, value, minimum, increment).units for part in parts)
+        if units > (found[-1].units if found else 0):
+            found.append(plan(demand, units, term, value))
     return found
+
+
+def _weeks(demand: np.ndarray) -> list[np.ndarray]:
+    """Return the whole weeks of a demand, or all of it where it has fewer than two."""
+    weeks = len(demand) // _WEEK_MINUTES
+    return [demand] if weeks < 2 else np.split(demand[: weeks * _WEEK_MINUTES], weeks)
+
+
+@dataclass(frozen=True, slots=True)
+class Hour:
+    """An hour of the day: units worth having by the hour above the base, and what they save in a month, USD."""
+
+    hour: int
+    units: int
+    saved_usd_month: float
+
+
+def hourly_top(
+    demand: np.ndarray, first_minute: int, base: int, hourly: Term, value: float, minimum: int, increment: int
+) -> list[Hour]:
+    """Return what to deploy by the hour above a base that is always there, for each hour of the day in the log.
+
+    first_minute : minute of the day at which the log begins
+    The best that a schedule by hour of the day can do, known from the log itself: an upper bound.
+    """
+    hours = (first_minute + np.arange(len(demand))) // 60 % 24
+    above = np.maximum(demand - base, 0.0)
+    found = []
+    for hour in np.unique(hours).tolist():
+        part = above[hours == hour]
+        best = optimum(part, hourly, value, increment if base else minimum, increment)
+        saved = (value * float(part.mean()) - best.usd_per_month) * len(part) / len(demand)
+        found.append(Hour(hour, best.units, saved))
+    return found
+
+
+def needed_price(term: Term, monthly_survival: float) -> float:
+    """Return the price of a unit per month in which it is needed, USD, where the need may end after any month."""
+    months = max(1, round(term.months))
+    return term.usd_per_unit_month * months / expected_months(monthly_survival, months)
 
 
 def abandoned(

@@ -15,7 +15,7 @@ import polars as pl
 from pipeline.capacity import accounting, admission, economics
 from pipeline.capacity.accounting import Demand
 from pipeline.capacity.admission import Admitted
-from pipeline.capacity.economics import Confidence
+from pipeline.capacity.economics import Confidence, Hour, Plan
 from pipeline.capacity.rates import Offer, Term
 from pipeline.config import Prices
 
@@ -65,12 +65,13 @@ class Market:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A number of units at a term with its monthly cost."""
+    """A number of units at a term with its monthly cost; expected: per month of need, by prices.monthly_survival."""
 
     term: Term
     units: int
     fluid_usd_month: float
     replayed_usd_month: float
+    expected_usd_month: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,12 @@ class Decision:
     """What to buy, with all that led to it.
 
     best       : the cheapest candidate that the length of the log allows; None: buy nothing
+    cheapest   : the cheapest candidate whatever the length of the log
     candidates : for every term, every replayed size
     habits     : sizes that people choose by habit, by name: mean, peak
     withheld   : terms that the log is too short for, with the reason
+    layers     : units by committed term, longest first, each including those before it
+    hours      : units worth having by the hour above the recommended ones, by hour of the day; empty if not sold so
     """
 
     market: Market
@@ -92,6 +96,13 @@ class Decision:
     confidence: Confidence | None
     daily_savings_usd: tuple[tuple[int, float, float], ...]
     withheld: dict[str, str]
+    layers: tuple[Plan, ...]
+    hours: tuple[Hour, ...]
+
+    @property
+    def chosen(self) -> Candidate | None:
+        """The recommended purchase, else the cheapest one that saves money."""
+        return self.best or self.cheapest
 
 
 def market(trace: pl.DataFrame, offer: Offer, prices: Prices) -> Market:
@@ -122,6 +133,7 @@ def decide(market: Market) -> Decision:
             units,
             economics.cost(market.units, units, term.usd_per_unit_month, market.value),
             units * term.usd_per_unit_month + usd[units],
+            units * economics.needed_price(term, market.prices.monthly_survival) + usd[units],
         )
         for term in offer.terms
         for units in sizes
@@ -131,7 +143,13 @@ def decide(market: Market) -> Decision:
     cheapest = _cheapest(candidates, market)
     days = _days(market, best or cheapest)
     sure = economics.confidence([saved for _, _, saved in days], market.prices.seed) if len(days) > 1 else None
-    return Decision(market, tuple(admitted), tuple(candidates), best, cheapest, habits, sure, tuple(days), withheld)
+    unit = offer.unit
+    layers = economics.layers(market.units, offer.terms, market.value, unit.minimum, unit.increment)
+    hours = _hours(market, best.units if best else 0)
+    return Decision(
+        market, tuple(admitted), tuple(candidates), best, cheapest, habits, sure, tuple(days), withheld, tuple(layers),
+        tuple(hours),
+    )  # fmt: skip
 
 
 def admit(market: Market, prices: Prices, sizes: Sequence[int]) -> list[Admitted]:
@@ -186,13 +204,24 @@ def _sizes(market: Market, terms: Sequence[Term], habits: dict[str, int]) -> lis
     return sorted(found)
 
 
+def _hours(market: Market, base: int) -> list[Hour]:
+    """Return what to deploy by the hour above a base, by hour of the day: UTC, or of a log without dates."""
+    unit, hourly = market.offer.unit, next((t for t in market.offer.terms if t.months == 0), None)
+    assert unit is not None
+    if hourly is None:
+        return []
+    first = market.trace["arrival_time"][0] if "arrival_time" in market.trace.columns else None
+    minute = 0 if first is None else first.hour * 60 + first.minute
+    return economics.hourly_top(market.units, minute, base, hourly, market.value, unit.minimum, unit.increment)
+
+
 def _cheapest(candidates: Sequence[Candidate], market: Market) -> Candidate | None:
     """Return the cheapest purchase if it costs less than none, the smaller and shorter one of equals."""
     bought = [c for c in candidates if c.units > 0]
     if not bought:
         return None
-    best = min(bought, key=lambda c: (round(c.replayed_usd_month, 6), c.units, c.term.months))
-    return best if best.replayed_usd_month < market.payg_usd_month - 1e-6 else None
+    best = min(bought, key=lambda c: (round(c.expected_usd_month, 6), c.units, c.term.months))
+    return best if best.expected_usd_month < market.payg_usd_month - 1e-6 else None
 
 
 def _too_short(market: Market, terms: Sequence[Term]) -> dict[str, str]:
@@ -247,7 +276,8 @@ def scaled(market: Market, growth: float = 1.0, output: float = 1.0, cached: flo
             if name in trace.columns
         )
     if cached != 1.0:
-        room = pl.col("input_tokens").cast(pl.Int64) - pl.col("cache_write_tokens").fill_null(0).cast(pl.Int64)
+        written = pl.col("cache_write_tokens").fill_null(0) if "cache_write_tokens" in trace.columns else pl.lit(0)
+        room = pl.col("input_tokens").cast(pl.Int64) - written.cast(pl.Int64)
         more = (pl.col("cached_tokens").fill_null(0).cast(pl.Float64) * cached).round().cast(pl.Int64)
         trace = trace.with_columns(pl.min_horizontal(more, room).alias("cached_tokens"))
     demand = market.demand
@@ -278,16 +308,17 @@ def fluid_best(market: Market, term_names: Sequence[str]) -> dict[str, Any]:
     unit, value = market.offer.unit, market.value
     assert unit is not None
     demand, payg = market.units, market.payg_usd_month
-    found = [
-        (plan.usd_per_month, plan.units, term)
-        for term in market.offer.terms
-        if term.name in term_names
-        for plan in [economics.optimum(demand, term, value, unit.minimum, unit.increment)]
-    ]
-    usd, units, term = min(found, key=lambda one: (round(one[0], 6), one[1]), default=(payg, 0, None))
+    found: list[tuple[float, int, Term | None]] = []
+    for term in market.offer.terms:
+        if term.name in term_names:
+            needed = replace(term, usd_per_unit_month=economics.needed_price(term, market.prices.monthly_survival))
+            plan = economics.optimum(demand, needed, value, unit.minimum, unit.increment)
+            found.append((plan.usd_per_month, plan.units, term))
+    _, units, best = min(found, key=lambda one: (round(one[0], 6), one[1]), default=(payg, 0, None))
+    usd = economics.cost(demand, units, best.usd_per_unit_month, value) if best is not None else payg
     return {
         "units": units,
-        "term": term.name if term is not None and units else None,
+        "term": best.name if best is not None and units else None,
         "usd_per_month": usd,
         "payg_usd_per_month": payg,
         "saving_usd_per_month": payg - usd,

@@ -82,7 +82,7 @@ def _flip(market: Market, terms: list[str], change: Callable[[Market, float], Ma
 
 def _rules(decision: Decision) -> Iterator[Row]:
     """Replay the chosen size, or the smallest, under other admission rules."""
-    market, chosen = decision.market, decision.best or decision.cheapest
+    market, chosen = decision.market, decision.chosen
     unit = market.offer.unit
     assert unit is not None
     term = chosen.term if chosen is not None else market.offer.terms[-1]

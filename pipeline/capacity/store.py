@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline import __version__, schema
-from pipeline.capacity import economics, rates, words
+from pipeline.capacity import rates, words
 from pipeline.capacity.purchase import Decision, by_minute
 from pipeline.capacity.sensitivity import Row
 from pipeline.config import Prices
@@ -75,6 +75,7 @@ def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> An
     counted = by_minute(demand.arrival_us, np.ones(len(demand)), market.span_us)
     raw = by_minute(demand.arrival_us, demand.raw_tokens, market.span_us)
     usd = by_minute(demand.arrival_us, demand.payg_usd, market.span_us)
+    served = _served_units(decision)
     yield (
         schema.PURCHASE_MINUTES,
         [
@@ -85,6 +86,7 @@ def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> An
                 "units": float(market.units[i]),
                 "raw_tokens": int(raw[i]),
                 "payg_usd": float(usd[i]),
+                "served_units": None if served is None else float(served[i]),
             }
             for i in range(minutes)
         ],
@@ -96,6 +98,7 @@ def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> An
         schema.PURCHASE_DAYS,
         [{"day": d, "payg_usd": paid, "saved_usd": saved} for d, paid, saved in decision.daily_savings_usd],
     )
+    yield schema.PURCHASE_HOURS, [asdict(hour) for hour in decision.hours]
     yield schema.PURCHASE_OWN, (own or {}).get("replicas", [])
 
 
@@ -103,12 +106,22 @@ def _second(demand: Any) -> Any:
     return demand.second_actual if len(demand.second_actual) else 0
 
 
+def _served_units(decision: Decision) -> Any:
+    """Return what the chosen purchase served in each minute, in units; None where nothing is worth buying."""
+    chosen, unit = decision.chosen, decision.market.offer.unit
+    assert unit is not None
+    if chosen is None:
+        return None
+    one = next(a for a in decision.admitted if a.units == chosen.units)
+    return one.minutes / float(unit.tokens_per_minute)
+
+
 def _size(decision: Decision, one: Any) -> dict[str, Any]:
     unit = decision.market.offer.unit
     assert unit is not None
     bought = one.units * float(unit.tokens_per_minute)
     used = one.minutes / bought if bought else None
-    names = ("units", "accepted", "spilled", "refused", "throttled", "retry_delay_s", "spilled_weighted_tokens",
+    names = ("units", "accepted", "spilled", "refused", "throttled", "delay_s", "spilled_weighted_tokens",
              "spilled_raw_tokens", "spilled_usd")  # fmt: skip
     return {name: getattr(one, name) for name in names} | {
         "used_mean": None if used is None else float(used.mean()),
@@ -118,11 +131,7 @@ def _size(decision: Decision, one: Any) -> dict[str, Any]:
 
 
 def _terms(decision: Decision) -> list[dict[str, Any]]:
-    market = decision.market
-    unit = market.offer.unit
-    assert unit is not None
-    layers = economics.layers(market.units, market.offer.terms, market.value, unit.minimum, unit.increment)
-    base = {plan.term: plan.units for plan in layers}
+    base = {plan.term: plan.units for plan in decision.layers}
     return [
         {
             "term": term.name,
@@ -134,7 +143,7 @@ def _terms(decision: Decision) -> list[dict[str, Any]]:
             "as_of": term.as_of,
             "withheld": decision.withheld.get(term.name),
         }
-        for term in market.offer.terms
+        for term in decision.market.offer.terms
     ]
 
 
@@ -184,6 +193,8 @@ def _facts(purchase_id: str, decision: Decision, trace: dict[str, Any], own: Own
             "best_units": best.units if best else 0,
             "best_term": best.term.name if best else None,
             "best_usd_month": best.replayed_usd_month if best else market.payg_usd_month,
+            "chosen_units": decision.chosen.units if decision.chosen else None,
+            "chosen_term": decision.chosen.term.name if decision.chosen else None,
             "confidence": asdict(decision.confidence) if decision.confidence else None,
         },
         "recommendation": words.recommendation(decision),

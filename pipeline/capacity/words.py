@@ -1,6 +1,6 @@
 """The recommendation in sentences: what to buy, what it saves, how sure that is, and what was left out."""
 
-from pipeline.capacity.economics import abandoned, survival_break_even
+from pipeline.capacity.economics import abandoned, needed_price, survival_break_even
 from pipeline.capacity.purchase import DAY_US, MONTHLY_DAYS, Candidate, Decision, span_text
 
 
@@ -19,10 +19,10 @@ def recommendation(decision: Decision) -> str:
         if cheapest is not None:
             other = f"; the cheapest purchase, {_named(decision, cheapest)}, costs {_usd(cheapest.replayed_usd_month)}"
         return f"Buy no capacity for {where}: pay-as-you-go costs {_usd(payg)} a month{other}."
-    saved = payg - best.replayed_usd_month
+    less = (1 - best.replayed_usd_month / payg) * 100
     return (
         f"Buy {_named(decision, best)} for {where}: {_usd(best.replayed_usd_month)} a month instead of {_usd(payg)} "
-        f"pay-as-you-go ({saved / payg:.1%} less), with {_share(decision, best):.0%} of the tokens spilled to "
+        f"pay-as-you-go ({less:.1f} % less), with {_share(decision, best) * 100:.0f} % of the tokens spilled to "
         f"pay-as-you-go; {confidence(decision)}."
     )
 
@@ -33,7 +33,7 @@ def confidence(decision: Decision) -> str:
     if sure is None:
         return f"the log covers {span_text(decision.market.span_us)}, too little to say how sure that is"
     how = "all resamples counted" if sure.exact else "10,000 resamples"
-    return f"it saves money in {sure.probability:.0%} of resampled sets of {sure.days} days ({how})"
+    return f"it saves money in {sure.probability * 100:.0f} % of resampled sets of {sure.days} days ({how})"
 
 
 def cautions(decision: Decision) -> list[str]:
@@ -91,14 +91,21 @@ def _lock_in(decision: Decision) -> list[str]:
     if long is None or short is None:
         return []
     survival = survival_break_even(long, short)
-    chosen = decision.best or decision.cheapest
+    chosen = decision.chosen
     units = chosen.units if chosen is not None else 0
     found = []
+    stated = decision.market.prices.monthly_survival
+    if stated < 1:
+        found.append(
+            f"With a chance of {stated * 100:g} % to last each further month, a unit costs "
+            f"{_usd(needed_price(long, stated))} per month of need on a year and {_usd(needed_price(short, stated))} "
+            "by the month; terms are compared at these prices."
+        )
     if survival is not None:
         months = long.usd_per_unit_month * long.months / short.usd_per_unit_month
         found.append(
             f"A year costs as much as {months:.1f} single months: it pays if the need lasts longer, that is with a "
-            f"chance of at least {survival:.1%} to last each further month."
+            f"chance of at least {survival * 100:.1f} % to last each further month."
         )
     if units and decision.market.offer.provider == "azure":
         refund = abandoned(long, units, 6)

@@ -33,6 +33,8 @@ COLUMNS = (
     ("best_units", "BIGINT", "figures.best_units"),
     ("best_term", "VARCHAR", "figures.best_term"),
     ("best_usd_month", "DOUBLE", "figures.best_usd_month"),
+    ("chosen_units", "BIGINT", "figures.chosen_units"),
+    ("chosen_term", "VARCHAR", "figures.chosen_term"),
     ("habit_mean_units", "BIGINT", "figures.habit_mean_units"),
     ("habit_peak_units", "BIGINT", "figures.habit_peak_units"),
     ("saving_probability", "DOUBLE", "figures.confidence.probability"),

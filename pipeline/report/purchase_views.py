@@ -53,7 +53,7 @@ def cost(run: Run, rows: list[Row]) -> Figure | Nothing:
     unit, payg = run.manifest["offer"]["unit"], run.manifest["figures"]["payg_usd_month"]
     names = list(dict.fromkeys(r["term"] for r in bought))
     start = [{"x": 0, "y": drawing.short(payg), "s": name} for name in names]
-    top = 3 * payg  # far above it a size is of no interest
+    top = 1.5 * payg  # above it a size is of no interest
     data = start + [
         {"x": r["units"], "y": drawing.short(r["usd_per_month"]), "s": r["term"]}
         for r in bought
@@ -178,6 +178,50 @@ def days(run: Run, rows: list[Row]) -> Figure | Nothing:
     return drawing.layered(drawn, [encoded], said)
 
 
+def use(run: Run, rows: list[Row]) -> Figure | Nothing:
+    """Draw how much of the chosen units each stretch of the log uses: its mean, and its highest minute."""
+    if not rows:
+        return Nothing("No purchase saves money, so there are no units to fill.")
+    single = rows[0]["minutes"] == 1
+    named = [("used_share", "of the minute" if single else "mean")] + [("used_max", "highest minute")] * (not single)
+    data = [
+        {"x": drawing.short(r["minute"] / 60), "y": drawing.short(r[key]), "s": name}
+        for r in rows
+        for key, name in named
+    ]
+    drawn = drawing.Rows()
+    x = alt.X("x:Q", title="hours since the first request", axis=alt.Axis(labelExpr=drawing.NUMBER_LABELS))
+    y = alt.Y("y:Q", title="share of the units in use", axis=alt.Axis(labelExpr=drawing.SHARE_LABELS),
+              scale=alt.Scale(zero=True))  # fmt: skip
+    line = drawn.draw(data).mark_line(strokeWidth=1.5)
+    tips = [alt.Tooltip("x:Q", title="hour", format=".2f"), alt.Tooltip("y:Q", title="in use", format=".1%")]
+    layers = [
+        line.encode(x=x, y=y, **drawing.styles([name for _, name in named])),
+        drawing.hover(drawn.draw(data)).encode(x=x, y=y, tooltip=tips),
+    ]
+    figures = run.manifest["figures"]
+    minutes = sum(r["minutes"] for r in rows)
+    mean = sum(r["used_share"] * r["minutes"] for r in rows) / minutes
+    said = (
+        f"{words.count(figures['chosen_units'])} {run.manifest['offer']['unit']} are {words.share(mean)} in use on "
+        f"average, {words.share(max(r['used_max'] for r in rows))} in the highest minute."
+    )
+    return drawing.layered(drawn, layers, said)
+
+
+def hours(run: Run, rows: list[Row]) -> Table | Nothing:
+    """Return the hours of the day in which units by the hour pay."""
+    worth = [r for r in rows if r["units"] > 0]
+    if not rows:
+        return Nothing("Units are not sold by the hour.")
+    if not worth:
+        return Nothing("No: at the hourly price a unit pays for itself in no hour of the day.")
+    headings = (Heading("hour of the day (UTC)"), Heading("units by the hour"), Heading("saved, USD per month"))
+    return Table(
+        headings, [[str(r["hour"]), words.count(r["units"]), words.count(r["saved_usd_month"])] for r in worth]
+    )
+
+
 def own(run: Run, rows: list[Row]) -> Table | Nothing:
     """Return the numbers of own replicas that were replayed."""
     if not rows:
@@ -218,10 +262,12 @@ CHARTS: dict[str, Callable[[Run, list[Row]], Figure | Nothing]] = {
     "purchase_duration": duration,
     "purchase_cost": cost,
     "purchase_days": days,
+    "purchase_use": use,
 }
 TABLES: dict[str, Callable[[Run, list[Row]], Any]] = {
     "purchase_choices": choices,
     "purchase_terms": terms,
     "purchase_changes": changes,
+    "purchase_hours": hours,
     "purchase_own": own,
 }

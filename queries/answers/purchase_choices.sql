@@ -1,7 +1,7 @@
 -- purchase_choices: what do pay-as-you-go, each term at its best, the habits of sizing and own GPUs cost?
 -- kind:   answer
 -- grain:  one row per purchase and choice
--- needs:  purchase_gpu_terms, purchase_minutes, purchase_plans, purchases
+-- needs:  purchase_gpu_terms, purchase_minutes, purchase_plans, purchase_terms, purchases
 -- params: purchase VARCHAR = NULL
 -- column: purchase_id       VARCHAR purchase
 -- column: choice            VARCHAR what one could do
@@ -15,6 +15,7 @@
 -- column: is_withheld       BOOLEAN the log is too short for this term
 -- note:   mean and peak size the purchase to the mean and to the highest minute, at the cheapest term; they show
 --         what these habits cost.
+-- note:   layered: what pays in every week of the log at the long term, what pays over the whole log at the short one.
 -- note:   own GPUs: replicas that keep the SLO, and one more as a warm spare; another model serves the traffic.
 WITH plans AS (
     FROM purchase_plans($purchase)
@@ -44,6 +45,28 @@ habits AS (
     WHERE n.term <> 'pay-as-you-go' AND NOT n.is_withheld
     QUALIFY ROW_NUMBER() OVER (PARTITION BY n.purchase_id, h.habit ORDER BY n.usd_per_month) = 1
 ),
+layers AS (
+    SELECT
+        purchase_id,
+        term,
+        base_units,
+        usd_per_unit_month,
+        withheld IS NOT NULL AS is_withheld,
+        base_units - LAG(base_units, 1, 0) OVER (PARTITION BY purchase_id ORDER BY base_units) AS layer_units
+    FROM purchase_terms
+    WHERE base_units > 0
+),
+layered AS (
+    SELECT
+        l.purchase_id,
+        STRING_AGG(l.layer_units || ' at ' || l.term, ', ' ORDER BY l.base_units) AS term,
+        MAX(l.base_units) AS units,
+        SUM(l.layer_units * l.usd_per_unit_month) AS capacity_usd,
+        BOOL_OR(l.is_withheld) AS is_withheld
+    FROM layers AS l
+    GROUP BY l.purchase_id
+    HAVING COUNT(*) > 1
+),
 own AS (
     SELECT
         p.purchase_id,
@@ -71,6 +94,13 @@ together AS (
     UNION ALL
     SELECT purchase_id, 3, 'sized to the ' || habit, units, term, usd_per_month, spilled_share, FALSE, is_withheld
     FROM habits
+    UNION ALL
+    SELECT
+        l.purchase_id, 2, 'layered', l.units, l.term, l.capacity_usd + n.spilled_usd, n.spilled_share, FALSE,
+        l.is_withheld
+    FROM layered AS l
+    INNER JOIN plans AS n ON n.purchase_id = l.purchase_id AND n.units = l.units
+    QUALIFY ROW_NUMBER() OVER (PARTITION BY l.purchase_id ORDER BY n.term) = 1
     UNION ALL
     SELECT
         purchase_id, 4, 'own GPUs' || CASE spare WHEN 1 THEN ', warm spare' ELSE '' END, gpus, term, usd_per_month,

@@ -15,7 +15,7 @@
 -- column: spilled_share           DOUBLE  share of weighted tokens that spill
 -- column: spilled_raw_share       DOUBLE  share of raw tokens that spill
 -- column: throttled               BIGINT  refusals (429) in the log
--- column: retry_delay_s           DOUBLE  time that clients waited for admission, seconds in the log
+-- column: delay_s           DOUBLE  time lost to refusals in the log, seconds: waits before retries, and the detour of what spills
 -- column: used_mean               DOUBLE  served over bought, mean over minutes
 -- column: is_recommended          BOOLEAN the purchase that is recommended, or no units where none is
 -- column: is_withheld             BOOLEAN the log is too short for this term
@@ -53,7 +53,7 @@ SELECT
     s.spilled_weighted_tokens / NULLIF(d.weighted_tokens, 0) AS spilled_share,
     s.spilled_raw_tokens / NULLIF(d.raw_tokens, 0) AS spilled_raw_share,
     s.throttled,
-    s.retry_delay_s,
+    s.delay_s,
     s.used_mean,
     s.units = p.best_units AND COALESCE(t.term = p.best_term, t.term = 'pay-as-you-go') AS is_recommended,
     t.is_withheld

@@ -8,6 +8,7 @@
 -- column: units           DOUBLE  units that would have served just this minute
 -- column: raw_tokens      BIGINT  their input and output tokens
 -- column: payg_usd        DOUBLE  their pay-as-you-go price, USD
+-- column: served_units    DOUBLE  what the chosen purchase served, in units; null if none saves money
 SELECT
     purchase_id,
     minute,
@@ -15,5 +16,6 @@ SELECT
     weighted_tokens,
     units,
     raw_tokens,
-    payg_usd
+    payg_usd,
+    served_units
 FROM stored.purchase_minutes;

@@ -7,10 +7,10 @@
 -- column: spilled                 BIGINT  requests that went to pay-as-you-go
 -- column: refused                 BIGINT  requests whose clients gave up
 -- column: throttled               BIGINT  refusals (429), every attempt counted
--- column: retry_delay_s           DOUBLE  time that clients waited for admission in all, seconds
+-- column: delay_s           DOUBLE  time lost to refusals, seconds: waits before retries, and the detour of what spills
 -- column: spilled_weighted_tokens DOUBLE  weighted tokens that the units did not serve
 -- column: spilled_raw_tokens      BIGINT  input and output tokens that the units did not serve
--- column: spilled_usd             DOUBLE  price of what spilled in the log, USD
+-- column: spilled_usd             DOUBLE  pay-as-you-go price of what spilled or was refused for good in the log, USD
 -- column: used_mean               DOUBLE  served over bought, mean over minutes; null without units
 -- column: used_p95                DOUBLE  the same, 95th percentile
 -- column: used_max                DOUBLE  the same, highest minute
@@ -21,7 +21,7 @@ SELECT
     spilled,
     refused,
     throttled,
-    retry_delay_s,
+    delay_s,
     spilled_weighted_tokens,
     spilled_raw_tokens,
     spilled_usd,

@@ -22,6 +22,8 @@
 -- column: best_units               BIGINT  units recommended; 0: none
 -- column: best_term                VARCHAR term recommended; null: none
 -- column: best_usd_month           DOUBLE  cost of a month with them, USD
+-- column: chosen_units             BIGINT  units recommended, else of the cheapest purchase that saves money; null: none
+-- column: chosen_term              VARCHAR its term
 -- column: habit_mean_units         BIGINT  units that the mean minute fills, rounded up
 -- column: habit_peak_units         BIGINT  units that the highest minute fills, rounded up
 -- column: saving_probability       DOUBLE  share of resampled sets of days that save money; null = too few days
