@@ -15,6 +15,14 @@ from pipeline.errors import ServecastError
 
 EXIT_NO, EXIT_INPUT, EXIT_FAULT, EXIT_INTERRUPTED = 1, 2, 3, 130
 
+
+def _stated(context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Keep an option that is a read option by another name; `_pairs` adds it."""
+    if value is not None:
+        context.meta.setdefault(_READ_OPTIONS, {})[option.name] = value
+
+
+_READ_OPTIONS = "servecast.read_options"
 _LOGS = click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE_OR_LOG...")
 _READING = (
     click.option("--format", "format_", metavar="F", help="Format of the log; found from its content if not given."),
@@ -25,6 +33,37 @@ _READING = (
         metavar="SEED",
         help="Spread arrivals inside the ticks of a coarse clock, by this seed; literal times if not given.",
     ),
+    click.option(
+        "--privacy-key",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Key of the pseudonyms for ids and tenants; one that is thrown away if not given.",
+    ),
+    click.option(
+        "--map",
+        "map",
+        metavar="FIELD=COLUMN,...",
+        expose_value=False,
+        callback=_stated,
+        help="Columns of your own CSV, Parquet or JSON, as arrival=ts,input=prompt_toks,output=reply_toks.",
+    ),
+    click.option(
+        "--time-unit",
+        "time_unit",
+        type=click.Choice(["s", "ms", "us", "ns"]),
+        expose_value=False,
+        callback=_stated,
+        help="Unit of times that are numbers, with --map; found from their size if not given.",
+    ),
+    click.option(
+        "--time-zone",
+        "naive_timestamps_are",
+        metavar="ZONE",
+        expose_value=False,
+        callback=_stated,
+        help="Zone of times without offset, as Europe/Berlin; UTC if not given.",
+    ),
+    click.option("--keep-ids", is_flag=True, help="Leave ids and tenants as logged."),
 )
 
 
@@ -79,6 +118,8 @@ def ingest(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     out: Path | None,
 ) -> None:
     """Turn logs into a trace.
@@ -89,7 +130,13 @@ def ingest(
 
     out = out or Path(logs[0].name.split(".")[0] + ".parquet")
     summary = read_logs(
-        list(logs), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks, out=out
+        list(logs),
+        format=format_,
+        read_options=_pairs(read_option),
+        spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
+        out=out,
     )
     click.echo("\n".join(summary.lines(_width())))
 
@@ -126,6 +173,8 @@ def replay(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     decisions: bool,
     bands: bool | None,
     with_report: bool,
@@ -151,6 +200,8 @@ def replay(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
@@ -251,6 +302,8 @@ def sweep(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     jobs: int | None,
     with_ray: bool,
     ray_address: str | None,
@@ -276,6 +329,8 @@ def sweep(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     cluster = Cluster(ray_address, jobs) if with_ray or ray_address is not None else None
@@ -319,6 +374,8 @@ def ptu(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     with_own: bool,
     out: Path,
     **chosen: str | None,
@@ -342,6 +399,8 @@ def ptu(
         format=format_,
         read_options=_pairs(read_option),
         spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
         ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
     )
     folder, made = run.decide(trace, settings, out, where=where, with_own=with_own)
@@ -584,7 +643,7 @@ def synth(out: Path, mix: str, **given: Any) -> None:
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    pairs = {}
+    pairs = dict(click.get_current_context().meta.get(_READ_OPTIONS, {}))
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from pipeline.errors import TraceError
-from pipeline.ingest import formats, options, prefix, records, ticks, write
+from pipeline.ingest import formats, options, prefix, privacy, records, ticks, write
 from pipeline.ingest.sources import Source, file_digest, open_all, sample
 from pipeline.ingest.summary import NOT_STATED, IngestSummary
 from pipeline.schema import REJECTS, TRACE
@@ -45,6 +45,8 @@ def ingest(
     format: str | None = None,
     read_options: Mapping[str, str] | None = None,
     spread_ticks: int | None = None,
+    privacy_key: Path | None = None,
+    keep_ids: bool = False,
     out: Path,
 ) -> IngestSummary:
     """Read logs of one format into a trace at `out` and its rejects beside it; return what was found.
@@ -52,12 +54,21 @@ def ingest(
     format       : name of a format; detected from the content if None
     read_options : what the files do not state, as the format's OPTIONS name it
     spread_ticks : seed that spreads arrivals inside the ticks of a coarse clock; literal times if None
+    privacy_key  : file with the key of pseudonyms; a key that is thrown away if None
+    keep_ids     : leave ids and tenants as logged
     Raises TraceError on input that cannot be used or output that cannot be written; then nothing is half written.
     """
     out = Path(out)
     if any(out.resolve() == Path(path).resolve() for path in paths):
         raise TraceError(f"{out}: is an input as well; write the trace elsewhere")
-    found = load(paths, format=format, read_options=read_options, spread_ticks=spread_ticks)
+    found = load(
+        paths,
+        format=format,
+        read_options=read_options,
+        spread_ticks=spread_ticks,
+        privacy_key=privacy_key,
+        keep_ids=keep_ids,
+    )
     trace, beside = found.trace, rejects_path(out)
     if trace.is_empty():
         write.write_all([(beside, found.rejects, REJECTS)])
@@ -89,13 +100,17 @@ def load(
     format: str | None = None,
     read_options: Mapping[str, str] | None = None,
     spread_ticks: int | None = None,
+    privacy_key: Path | None = None,
+    keep_ids: bool = False,
 ) -> Imported:
     """Do all of an import but the writing; arguments as for `ingest`."""
+    hidden = privacy.choose(privacy_key, keep_ids)
     sources = open_all(paths)
     sources, notes = _without_copies(sources)
-    module, reason = _format(sources, format)
+    module, reason = _format(sources, "columns" if format is None and "map" in (read_options or {}) else format)
     chosen = options.resolve(module.NAME, module.OPTIONS, read_options)
     read = _read(module, sources, chosen)
+    physical, read = len(read), _settled(module, read)
     relative = bool(read["relative"].any())
     if relative and len(sources) > 1:
         raise TraceError(
@@ -111,8 +126,11 @@ def load(
     rows = _timed(rows, relative)
     if len(rows):
         rows = prefix.extend(_with_prefix_columns(rows))
+    if module.PRIVATE:
+        rows = privacy.applied(rows, hidden)
+        notes.append(hidden.note)
     rejected = records.rejects(read, sources, module.LOCATOR)
-    return Imported(rows, rejected, len(read), module.NAME, reason, _time_zone(read, relative, chosen), notes)
+    return Imported(rows, rejected, physical, module.NAME, reason, _time_zone(read, relative, chosen), notes)
 
 
 def _without_copies(sources: Sequence[Source]) -> tuple[list[Source], list[str]]:
@@ -154,8 +172,14 @@ def _read(module: ModuleType, sources: Sequence[Source], chosen: Mapping[str, st
             number = pl.lit(source.number, pl.Int32).alias("file")
             blank = [pl.lit(value).alias(name) for name, value in _CLOCK.items() if name not in frame.columns]
             frames.append(frame.with_columns(number, *blank))
-    read = records.repeated(pl.concat(frames))
+    read = pl.concat(frames)
     return read.with_columns(pl.lit(True).alias("relative")) if module.RELATIVE_CLOCK else read
+
+
+def _settled(module: ModuleType, read: pl.DataFrame) -> pl.DataFrame:
+    """Put parts of records together and mark copies."""
+    settle = getattr(module, "settle", None)
+    return records.repeated(settle(read) if settle else read)
 
 
 _CLOCK = {"relative": False, "naive": False}

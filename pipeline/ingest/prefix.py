@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_SLICE_ROWS = 10_000
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
@@ -163,33 +164,42 @@ def reuse(frame: pl.DataFrame) -> dict[str, int]:
 
     A block is found over the tokens that an earlier row covered; the walk ends at the first one not found whole.
     Returns prompt_tokens (all rows that state them), listed_tokens (hits, partial blocks included) and
-    full_tokens (hits in full blocks alone).
+    full_tokens (hits in full blocks alone). Memory grows with distinct blocks, not with listed ones.
     """
-    block = pl.col("prefix_block_tokens").cast(pl.Int64)
-    rows = (
-        frame.select(
-            pl.int_range(pl.len(), dtype=pl.Int64).alias("row"),
-            block.alias("block"),
-            pl.col("input_tokens").cast(pl.Int64),
-            pl.col("prefix_tokens").cast(pl.Int64),
-            pl.col("prefix_hashes").alias("hash"),
-        )
-        .filter(pl.col("hash").list.len() > 0)
-        .with_columns(pl.int_ranges(pl.col("hash").list.len(), dtype=pl.Int64).alias("k"))
-        .explode("hash", "k")
-    )
-    start = pl.col("k") * pl.col("block")
-    covered = pl.min_horizontal(pl.col("block"), pl.col("prefix_tokens") - start)
-    rows = rows.with_columns(covered.alias("covered"), start.alias("start"))
-    best = pl.col("covered").cum_max().shift(1).over("hash", "block").fill_null(0)
-    own = pl.min_horizontal("covered", pl.col("input_tokens") - pl.col("start"))
-    rows = rows.with_columns(best.alias("best"), own.alias("own")).filter(pl.col("own") > 0)
-    rows = rows.with_columns(pl.min_horizontal("best", "own").alias("hit"))
-    open_so_far = (pl.col("hit") == pl.col("own")).cast(pl.Int64).cum_min().shift(1, fill_value=1).over("row") == 1
-    hits = rows.filter(open_so_far)
-    full = hits.filter(pl.col("own") == pl.col("block"), pl.col("hit") == pl.col("block"))
+    rows = frame.select(
+        pl.col("prefix_block_tokens").cast(pl.Int64),
+        pl.col("input_tokens").cast(pl.Int64),
+        pl.col("prefix_tokens").cast(pl.Int64),
+        "prefix_hashes",
+    ).filter(pl.col("prefix_hashes").list.len() > 0)
+    listed = full = 0
+    known: dict[int, dict[int, int]] = {}
+    for part in rows.iter_slices(_SLICE_ROWS):
+        for block, prompt, covered, hashes in part.iter_rows():
+            found, whole = _walk(known.setdefault(block, {}), block, prompt, covered, hashes)
+            listed, full = listed + found, full + whole
     return {
         "prompt_tokens": int(frame["input_tokens"].cast(pl.Int64).sum()),
-        "listed_tokens": int(hits["hit"].sum()),
-        "full_tokens": int(full["own"].sum()),
+        "listed_tokens": listed,
+        "full_tokens": full,
     }
+
+
+def _walk(best: dict[int, int], block: int, prompt: int, covered: int, hashes: list[int]) -> tuple[int, int]:
+    """Return the tokens of a row that were known, and those in full blocks; note what it covers itself."""
+    listed = full = start = 0
+    walking = True
+    for block_hash in hashes:
+        had = best.get(block_hash, 0)
+        reach = min(block, covered - start)
+        own = min(reach, prompt - start)
+        if walking and own > 0:
+            hit = min(had, own)
+            listed += hit
+            if own == block == hit:
+                full += own
+            walking = hit == own
+        if reach > had:
+            best[block_hash] = reach
+        start += block
+    return listed, full

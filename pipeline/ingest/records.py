@@ -84,15 +84,22 @@ def repeated(records: pl.DataFrame) -> pl.DataFrame:
     """
     sound = records.with_row_index("at").filter(pl.col("fault").is_null())
     sound = sound.filter(pl.col("request_id").is_duplicated())
-    content = pl.struct(name for name in records.columns if name not in ("file", "source_row", "fault"))
+    content = pl.struct(name for name in records.columns if name not in ("file", "source_row", "locator", "fault"))
     again = sound.filter(~pl.col("request_id").is_first_distinct())["at"].implode()
     same = sound.filter(~content.is_first_distinct())["at"].implode()
     at = pl.int_range(pl.len(), dtype=pl.UInt32)
     copy = pl.when(at.is_in(same)).then(fault("duplicate", "request id and content repeat an earlier record"))
     return records.with_columns(
         pl.coalesce("fault", copy).alias("fault"),
-        flag("id_repeated", at.is_in(again) & ~at.is_in(same)),
+        flag("id_repeated", at.is_in(again) & ~at.is_in(same) & ~_names_call(records)),
     )
+
+
+def _names_call(records: pl.DataFrame) -> pl.Expr:
+    """Tell where the request id is the id of the call: then its attempts share it."""
+    if "logical_id" not in records.columns:
+        return pl.lit(False)
+    return (pl.col("request_id") == pl.col("logical_id")).fill_null(False)
 
 
 def rejects(records: pl.DataFrame, sources: Sequence[Source], word: str) -> pl.DataFrame:
@@ -101,11 +108,12 @@ def rejects(records: pl.DataFrame, sources: Sequence[Source], word: str) -> pl.D
         {"file": [s.number for s in sources], "source_file": [s.name for s in sources]},
         schema={"file": pl.Int32, "source_file": pl.String},
     )
-    bad = records.filter(pl.col("fault").is_not_null()).select("file", "source_row", "fault").unnest("fault")
+    if "locator" not in records.columns:
+        records = records.with_columns(pl.lit(None, pl.String).alias("locator"))
+    bad = records.filter(pl.col("fault").is_not_null()).select("file", "source_row", "locator", "fault").unnest("fault")
     bad = bad.join(names, on="file", how="left", maintain_order="left").sort("file", "source_row", maintain_order=True)
-    return bad.with_columns(pl.format(word + " {}", "source_row").alias("locator")).select(
-        [column.name for column in REJECTS.columns]
-    )
+    place = pl.coalesce("locator", pl.format(word + " {}", "source_row"))
+    return bad.with_columns(place.alias("locator")).select([column.name for column in REJECTS.columns])
 
 
 def valid(records: pl.DataFrame) -> pl.DataFrame:
@@ -120,6 +128,8 @@ def unknown_usage(frame: pl.DataFrame) -> pl.DataFrame:
         if name not in frame.columns:
             frame = frame.with_columns(default.alias(name))
     ok = pl.col("status") == "ok"
+    stated = pl.col("zero_stated") if "zero_stated" in frame.columns else pl.lit(False)
+    ok &= ~stated
     nothing = ok & (pl.col("input_tokens") == 0) & (pl.col("output_tokens") == 0)
     return frame.with_columns(
         flag("usage_missing", nothing),

@@ -5,6 +5,7 @@ Messages name files, sizes, line numbers and column names, never a value: a log 
 
 import csv
 import difflib
+import glob
 import hashlib
 import json
 import re
@@ -62,10 +63,14 @@ class Sample:
 
 
 def open_all(paths: Sequence[Path]) -> list[Source]:
-    """Return the files as sources, in the order given; TraceError if one is missing, a folder, or empty."""
+    """Return the files as sources, in the order given, those of a folder or a pattern by name.
+
+    Of a folder, hidden files, files without bytes and those that describe others (.md, .py, expected.json) are no
+    logs. TraceError if a file is missing or empty, or a folder or a pattern has none.
+    """
     if not paths:
         raise TraceError("no input file named")
-    paths = [Path(path) for path in paths]
+    paths = [file for path in paths for file in _expanded(Path(path))]
     for path in paths:
         _check(path)
     if len(paths) == 1:
@@ -73,13 +78,30 @@ def open_all(paths: Sequence[Path]) -> list[Source]:
     return [Source(path, number, f"{number + 1}.") for number, path in enumerate(paths)]
 
 
+def _expanded(path: Path) -> list[Path]:
+    if path.is_dir():
+        inside = (file for file in path.rglob("*") if not any(p[0] in "._" for p in file.relative_to(path).parts))
+        found = sorted(file for file in inside if file.is_file() and _is_log(file) and file.stat().st_size > 0)
+        if not found:
+            raise TraceError(f"{path}: a folder without logs: no file in it has content")
+        return found
+    if path.exists() or not set(str(path)) & set("*?["):
+        return [path]
+    found = sorted(Path(name) for name in glob.glob(str(path), recursive=True) if Path(name).is_file())
+    if not found:
+        raise TraceError(f"{path}: no file matches this pattern")
+    return found
+
+
+def _is_log(file: Path) -> bool:
+    return file.suffix not in (".md", ".py", ".sha256", ".lock") and file.name != "expected.json"
+
+
 def _check(path: Path) -> None:
     if not path.exists():
         names = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = difflib.get_close_matches(path.name, names, 1)
         raise TraceError(f"{path}: no such file" + (f"; did you mean {near[0]}?" if near else ""))
-    if path.is_dir():
-        raise TraceError(f"{path}: is a folder; name the files in it")
     if path.stat().st_size == 0:
         raise TraceError(f"{path}: is empty (0 bytes)")
 

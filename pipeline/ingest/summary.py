@@ -5,6 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NOT_STATED = "(not stated)"
+_MEANING = {
+    "token_blocks": "token_blocks: cache hits as the engine would find them",
+    "given_hashes": "given_hashes: cache hits as the log's blocks allow",
+    "text_blocks": "text_blocks: cache hits are an estimate, text has no token borders",
+    "none": "none: no cache hits, so latency is an upper bound and capacity a lower one",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,7 @@ class IngestSummary:
             ("tenants", f"{self.tenants:,}" if self.tenants else ""),
             ("prefix", _shares(self.prefix_kinds)),
             ("reuse", self._reuse()),
+            ("bounds", "; ".join(_MEANING[kind] for kind in self.prefix_kinds if kind in _MEANING)),
             *(("note", note) for note in self.notes),
             ("trace", str(self.trace)),
             ("rejects", str(self.rejects) if rejected else ""),

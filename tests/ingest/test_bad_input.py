@@ -50,8 +50,9 @@ def test_missing_file_and_folder(tmp_path):
     build.write(tmp_path / "trace.csv", build.AZURE)
     with pytest.raises(TraceError, match=r"trase\.csv: no such file; did you mean trace\.csv\?"):
         importer.load([tmp_path / "trase.csv"])
-    with pytest.raises(TraceError, match="is a folder"):
-        importer.load([tmp_path])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceError, match="a folder without logs"):
+        importer.load([tmp_path / "empty"])
     with pytest.raises(TraceError, match="no input file"):
         importer.load([])
 

@@ -42,6 +42,7 @@ def test_reject_reasons():
 def test_flags():
     code = "".join(path.read_text() for path in Path(ingest.__file__).parent.rglob("*.py"))
     used = set(re.findall(r'flag\(\s*"(\w+)"', code)) | set(re.findall(r'"flag:(\w+)"', code))
+    used |= set(re.findall(r'flags\.add\("(\w+)"\)', code))
     assert first_cells(section("Flags")) == sorted(used)
 
 

@@ -6,9 +6,11 @@ A format module has:
     TITLE           what it is, for people
     LOCATOR         what a record is called in rejects: row, line
     RELATIVE_CLOCK  True if its times are offsets from an unknown instant
+    PRIVATE         True if its ids and texts are of real people: they are pseudonymised
     OPTIONS         read options with their defaults
     looks(sample)            why the sample is of this format, or None
     read(source, options)    frames of records, as pipeline.ingest.records describes them
+    settle(read)             where a record has parts or copies: puts them together; optional
     complete(frame, options) what needs all rows in order: sessions, turns, prefix checks
 
 A new format is a new module with a line in FORMATS; nothing else knows the formats.
@@ -18,11 +20,48 @@ import difflib
 from types import ModuleType
 
 from pipeline.errors import TraceError
-from pipeline.ingest.formats import azure_llm, burstgpt, canonical, mooncake, qwen_bailian
+from pipeline.ingest.formats import (
+    azure_apim,
+    azure_diag,
+    azure_llm,
+    bedrock,
+    burstgpt,
+    canonical,
+    columns,
+    langfuse,
+    litellm_s3,
+    litellm_spendlogs,
+    mooncake,
+    otel_genai,
+    qwen_bailian,
+    sglang_metrics,
+    vertex,
+    vllm_bench,
+    vllm_log,
+)
 from pipeline.ingest.sources import Sample, describe
 
 FORMATS: dict[str, ModuleType] = {
-    module.NAME: module for module in (azure_llm, burstgpt, qwen_bailian, mooncake, canonical)
+    module.NAME: module
+    for module in (
+        azure_llm,
+        burstgpt,
+        qwen_bailian,
+        mooncake,
+        litellm_spendlogs,
+        litellm_s3,
+        azure_apim,
+        azure_diag,
+        bedrock,
+        vertex,
+        otel_genai,
+        sglang_metrics,
+        langfuse,
+        vllm_bench,
+        vllm_log,
+        canonical,
+        columns,
+    )
 }
 
 

@@ -15,6 +15,7 @@ NAME = "azure_llm_trace"
 TITLE = "Azure LLM inference CSV: TIMESTAMP, ContextTokens, GeneratedTokens"
 LOCATOR = "row"
 RELATIVE_CLOCK = False
+PRIVATE = False
 OPTIONS = {"naive_timestamps_are": "UTC"}
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 

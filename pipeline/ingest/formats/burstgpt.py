@@ -15,6 +15,7 @@ NAME = "burstgpt"
 TITLE = "BurstGPT CSV: Timestamp, Model, Request tokens, Response tokens, Total tokens, Log Type"
 LOCATOR = "row"
 RELATIVE_CLOCK = True
+PRIVATE = False
 OPTIONS: dict[str, str] = {}
 REQUIRED = ("Timestamp", "Model", "Request tokens", "Response tokens", "Log Type")
 COLUMNS = (*REQUIRED, "Total tokens", "Session ID", "Elapsed time")

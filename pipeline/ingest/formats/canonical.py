@@ -11,6 +11,7 @@ NAME = "trace"
 TITLE = "canonical Parquet, trace/1"
 LOCATOR = "row"
 RELATIVE_CLOCK = False
+PRIVATE = False
 OPTIONS = {"naive_timestamps_are": "UTC"}
 
 

@@ -15,6 +15,7 @@ NAME = "mooncake"
 TITLE = "Mooncake JSON lines: timestamp, input_length, output_length, hash_ids"
 LOCATOR = "line"
 RELATIVE_CLOCK = True
+PRIVATE = False
 OPTIONS = {"prefix_block_tokens": "512"}
 _KEYS = {"timestamp", "input_length", "output_length", "hash_ids"}
 _OTHER_DIALECTS = {"chat_id", "delay", "dependencies", "not_before_ms", "session_id"}

@@ -15,6 +15,7 @@ NAME = "qwen_bailian"
 TITLE = "Qwen-Bailian JSON lines: chat_id, parent_chat_id, timestamp, input_length, output_length, type, turn, hash_ids"
 LOCATOR = "line"
 RELATIVE_CLOCK = True
+PRIVATE = False
 OPTIONS = {"prefix_block_tokens": "16"}
 _KEYS = {"chat_id", "parent_chat_id", "timestamp", "input_length", "output_length"}
 
