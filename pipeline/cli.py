@@ -259,6 +259,8 @@ def calibrate(
     format_: str | None,
     read_option: tuple[str, ...],
     spread_ticks: int | None,
+    privacy_key: Path | None,
+    keep_ids: bool,
     fit_share: float,
     out: Path,
 ) -> None:
@@ -276,7 +278,13 @@ def calibrate(
     settings = config.load(config_path, overrides, engine_args)
     with tempfile.TemporaryDirectory() as root:
         trace = prepare(
-            list(logs), Path(root), format=format_, read_options=_pairs(read_option), spread_ticks=spread_ticks
+            list(logs),
+            Path(root),
+            format=format_,
+            read_options=_pairs(read_option),
+            spread_ticks=spread_ticks,
+            privacy_key=privacy_key,
+            keep_ids=keep_ids,
         )
         found = run.calibrate(trace, settings, where=where, fit_share=fit_share)
     click.echo("\n".join(terminal.lines(found)))

@@ -115,7 +115,9 @@ class Replay:
             self._run(demand, decision, level, wait_ms)
         self.requests += n
         self.weighted += int(demand.actual.sum())
-        self.spilled_usd += float(demand.spill_usd[decision != 1].sum())
+        # Without units there is no other side: the cache is that of pay-as-you-go itself.
+        usd = demand.spill_usd if self.units else demand.payg_usd
+        self.spilled_usd += float(usd[decision != 1].sum())
         if not trail:
             return None
         names = ("refused", "accepted", "spilled")

@@ -152,7 +152,7 @@ def changes(run: Run, rows: list[Row]) -> Table:
             words.count(r["units"]),
             r["term"] or words.UNKNOWN,
             words.count(r["usd_per_month"]),
-            words.count(r["saving_usd_per_month"]),
+            words.count(round(r["saving_usd_per_month"]) or 0),
             words.share(r["spilled_share"]),
             words.UNKNOWN if r["flips_at"] is None else f"x {r['flips_at']:.2f}",
         ]
@@ -163,6 +163,8 @@ def changes(run: Run, rows: list[Row]) -> Table:
 
 def days(run: Run, rows: list[Row]) -> Figure | Nothing:
     """Draw what each day saves."""
+    if run.manifest["figures"]["chosen_units"] is None:
+        return Nothing("No purchase saves money, so there is no saving that could vary.")
     if len(rows) < 2:
         return Nothing("The log has fewer than two whole days, so it cannot be said how much a saving varies.")
     data = [{"x": r["day"] + 1, "y": drawing.short(r["saved_usd"])} for r in rows]

@@ -153,6 +153,10 @@ def test_without_units_everything_is_pay_as_you_go_and_loses_no_time():
     (none,) = admission.sweep(rates.offer(chosen).unit, chosen, [0], [asked], build.MINUTE_US)
     assert (none.spilled, none.throttled, none.delay_s) == (2, 0, 0)
     assert none.spilled_usd == pytest.approx(2 * (1000 * 2 + 100 * 8) / 1e6, rel=1e-12)
+    # What the log says was cached is cached there, since nothing was elsewhere.
+    asked = build.demand(build.trace([(0, 1000, 100)], cached_tokens=[800]), chosen)
+    (none,) = admission.sweep(rates.offer(chosen).unit, chosen, [0], [asked], build.MINUTE_US)
+    assert none.spilled_usd == pytest.approx((200 * 2 + 800 * 0.5 + 100 * 8) / 1e6, rel=1e-12)
 
 
 def test_a_prompt_above_the_limit_is_never_served():

@@ -62,9 +62,9 @@ def test_files_of_no_use(tmp_path, content, message):
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_is_no_trace(tmp_path):
+def test_an_empty_folder_is_no_trace(tmp_path):
     (tmp_path / "logs").mkdir()
-    assert "logs: is a folder; name the files in it" in refuse(tmp_path / "runs", tmp_path / "logs")
+    assert "logs: a folder without logs: no file in it has content" in refuse(tmp_path / "runs", tmp_path / "logs")
 
 
 def test_wrong_columns(tmp_path):
