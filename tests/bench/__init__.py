@@ -17,6 +17,7 @@ What is counted:
   read = trace file to engine arrays; replay = kernel and taking rows out; write = the sink's thread (it runs
   beside the replay); queries = the terminal summary. Those four are CPU time; all = wall time. Memory is the
   largest resident size of the process up to the end of the replay, libraries included.
+- `purchase`: made-up requests through one size of a purchase; making them is not counted.
 - Figures are medians over the runs, spread is lowest to highest.
 
 Real traces are looked for where tests/shared.py says; a workload whose trace is absent is named and left out.

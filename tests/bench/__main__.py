@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.bench import figures, table, workloads
 
-EXTRAS = ("write", "decode", "fleet", "start")
+EXTRAS = ("write", "decode", "fleet", "purchase", "start")
 
 
 def main(arguments: Sequence[str] | None = None, out: Path = workloads.OUT) -> int:
@@ -69,6 +69,9 @@ def _extras(found: dict[str, Any], extras: list[str], runs: int, quick: bool) ->
     if "fleet" in extras:
         found["fleet"] = figures.fleet(runs, 200 if quick else 20_000)
         _say("", *table.fleet(found["fleet"]))
+    if "purchase" in extras:
+        found["purchase"] = figures.purchase(1 if quick else min(runs, 3), 10_000 if quick else 100_000_000)
+        _say("", *table.purchase(found["purchase"]))
     if "start" in extras:
         found["start"] = figures.start_up(runs, compiling=not quick)
         _say("", *table.start_up(found["start"]))

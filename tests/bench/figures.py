@@ -79,6 +79,17 @@ def decoding(runs: int, tokens: int) -> list[Row]:
     return rows
 
 
+def purchase(runs: int, requests: int) -> Row:
+    """Time the admission of requests to one purchase, for both kinds of rule."""
+    from tests.bench import purchase
+
+    found: Row = {"requests": requests}
+    for provider in ("azure", "google"):
+        purchase.admit(provider, 1000)  # compiles
+        found[f"{provider}_s"] = [purchase.admit(provider, requests) for _ in range(runs)]
+    return found
+
+
 def fleet(runs: int, requests: int) -> Row:
     """Time eight replicas against one, per step row and request, each with so many requests per replica.
 

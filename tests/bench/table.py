@@ -65,6 +65,15 @@ def fleet(row: Row) -> list[str]:
     return lines
 
 
+def purchase(row: Row) -> list[str]:
+    """Return lines on the admission of requests to provisioned capacity."""
+    lines = [f"Admission: {row['requests']:,} requests to one size (target: 100 million under 20 s)"]
+    for name, title in (("azure_s", "leaky bucket"), ("google_s", "windows")):
+        ns = [one / row["requests"] * 1e9 for one in row[name]]
+        lines.append(f"  {title:22}{median(ns):8.0f} ns a request {span(ns, '.0f'):>12}")
+    return lines
+
+
 def start_up(row: Row) -> list[str]:
     """Return lines on commands from start to end."""
     lines = ["Start to end of a command (imports included)"]
