@@ -103,6 +103,9 @@ def run_fleet(
     for replica in range(replicas):
         for name in _DRAINS.values():
             kept[replica][name].append(state.drain(name, replica))
+    for batch in batches:  # only where the last step cut the replay short: rows that were never asked for
+        done.append(state.take_done())
+        state.load(batch)
     state.settle()
     done.append(state.take_done(everything=True))
     results = []
