@@ -1,6 +1,7 @@
 """The command line: verbs, each of which imports what it needs when it is called."""
 
 import errno
+import functools
 import os
 import re
 import sys
@@ -16,13 +17,6 @@ from pipeline.errors import ServecastError
 EXIT_NO, EXIT_INPUT, EXIT_FAULT, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
-def _stated(context: click.Context, option: click.Parameter, value: str | None) -> None:
-    """Keep an option that is a read option by another name; `_pairs` adds it."""
-    if value is not None:
-        context.meta.setdefault(_READ_OPTIONS, {})[option.name] = value
-
-
-_READ_OPTIONS = "servecast.read_options"
 _LOGS = click.argument("logs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="TRACE_OR_LOG...")
 _READING = (
     click.option("--format", "format_", metavar="F", help="Format of the log; found from its content if not given."),
@@ -43,34 +37,52 @@ _READING = (
         "--map",
         "map",
         metavar="FIELD=COLUMN,...",
-        expose_value=False,
-        callback=_stated,
         help="Columns of your own CSV, Parquet or JSON, as arrival=ts,input=prompt_toks,output=reply_toks.",
     ),
     click.option(
         "--time-unit",
         "time_unit",
         type=click.Choice(["s", "ms", "us", "ns"]),
-        expose_value=False,
-        callback=_stated,
         help="Unit of times that are numbers, with --map; found from their size if not given.",
     ),
     click.option(
         "--time-zone",
         "naive_timestamps_are",
         metavar="ZONE",
-        expose_value=False,
-        callback=_stated,
         help="Zone of times without offset, as Europe/Berlin; UTC if not given.",
     ),
     click.option("--keep-ids", is_flag=True, help="Leave ids and tenants as logged."),
 )
 
 
+_NAMED_READ_OPTIONS = ("map", "time_unit", "naive_timestamps_are")  # read options that have a name of their own
+
+
 def _reading(command: Any) -> Any:
+    """Add the options that say how logs are read; the command gets them as `reading`, arguments of `prepare`."""
+
+    @functools.wraps(command)
+    def gathered(
+        *, format_: str | None, read_option: tuple[str, ...], spread_ticks: int | None, privacy_key: Path | None,
+        keep_ids: bool, **others: Any,
+    ) -> Any:  # fmt: skip
+        named = {name: value for name in _NAMED_READ_OPTIONS if (value := others.pop(name)) is not None}
+        reading = {
+            "format": format_,
+            "read_options": named | _pairs(read_option),
+            "spread_ticks": spread_ticks,
+            "privacy_key": privacy_key,
+            "keep_ids": keep_ids,
+        }
+        return command(reading=reading, **others)
+
     for option in reversed(_READING):
-        command = option(command)
-    return command
+        gathered = option(gathered)
+    return gathered
+
+
+def _tell_ingested(summary: Any) -> None:
+    click.echo("\n".join(summary.lines(_width())) + "\n")
 
 
 class _Group(click.Group):
@@ -115,11 +127,7 @@ def main() -> None:
 )
 def ingest(
     logs: tuple[Path, ...],
-    format_: str | None,
-    read_option: tuple[str, ...],
-    spread_ticks: int | None,
-    privacy_key: Path | None,
-    keep_ids: bool,
+    reading: dict[str, Any],
     out: Path | None,
 ) -> None:
     """Turn logs into a trace.
@@ -129,15 +137,7 @@ def ingest(
     from pipeline.ingest import ingest as read_logs
 
     out = out or Path(logs[0].name.split(".")[0] + ".parquet")
-    summary = read_logs(
-        list(logs),
-        format=format_,
-        read_options=_pairs(read_option),
-        spread_ticks=spread_ticks,
-        privacy_key=privacy_key,
-        keep_ids=keep_ids,
-        out=out,
-    )
+    summary = read_logs(list(logs), **reading, out=out)
     click.echo("\n".join(summary.lines(_width())))
 
 
@@ -170,11 +170,7 @@ def replay(
     engine_args: str | None,
     overrides: tuple[str, ...],
     where: str | None,
-    format_: str | None,
-    read_option: tuple[str, ...],
-    spread_ticks: int | None,
-    privacy_key: Path | None,
-    keep_ids: bool,
+    reading: dict[str, Any],
     decisions: bool,
     bands: bool | None,
     with_report: bool,
@@ -194,16 +190,7 @@ def replay(
     settings = config.load(config_path, overrides, engine_args)
     for text in settings.unmodelled:
         click.echo(text, err=True)
-    trace = prepare(
-        list(logs),
-        out,
-        format=format_,
-        read_options=_pairs(read_option),
-        spread_ticks=spread_ticks,
-        privacy_key=privacy_key,
-        keep_ids=keep_ids,
-        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
-    )
+    trace = prepare(list(logs), out, **reading, ingested=_tell_ingested)
     run, made = terminal.replay(trace, settings, out, where=where, decisions=decisions)
     terminal.bands(run, trace, settings, where, bands)
     _summarise(run, made, with_report, require_slo)
@@ -256,11 +243,7 @@ def calibrate(
     engine_args: str | None,
     overrides: tuple[str, ...],
     where: str | None,
-    format_: str | None,
-    read_option: tuple[str, ...],
-    spread_ticks: int | None,
-    privacy_key: Path | None,
-    keep_ids: bool,
+    reading: dict[str, Any],
     fit_share: float,
     out: Path,
 ) -> None:
@@ -277,15 +260,7 @@ def calibrate(
 
     settings = config.load(config_path, overrides, engine_args)
     with tempfile.TemporaryDirectory() as root:
-        trace = prepare(
-            list(logs),
-            Path(root),
-            format=format_,
-            read_options=_pairs(read_option),
-            spread_ticks=spread_ticks,
-            privacy_key=privacy_key,
-            keep_ids=keep_ids,
-        )
+        trace = prepare(list(logs), Path(root), **reading)
         found = run.calibrate(trace, settings, where=where, fit_share=fit_share)
     click.echo("\n".join(terminal.lines(found)))
     click.echo("\n" + "\n".join(f"Written: {path}" for path in run.write(found, settings, trace.name, out)))
@@ -307,11 +282,7 @@ def sweep(
     grid: Path,
     logs: tuple[Path, ...],
     where: str | None,
-    format_: str | None,
-    read_option: tuple[str, ...],
-    spread_ticks: int | None,
-    privacy_key: Path | None,
-    keep_ids: bool,
+    reading: dict[str, Any],
     jobs: int | None,
     with_ray: bool,
     ray_address: str | None,
@@ -331,16 +302,7 @@ def sweep(
     from pipeline.sweep.cluster import Cluster
 
     points = grids.load(grid)
-    trace = prepare(
-        list(logs),
-        out,
-        format=format_,
-        read_options=_pairs(read_option),
-        spread_ticks=spread_ticks,
-        privacy_key=privacy_key,
-        keep_ids=keep_ids,
-        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
-    )
+    trace = prepare(list(logs), out, **reading, ingested=_tell_ingested)
     cluster = Cluster(ray_address, jobs) if with_ray or ray_address is not None else None
     with terminal.progress() as tell:
         done = run.sweep(
@@ -379,11 +341,7 @@ def ptu(
     config_path: Path | None,
     overrides: tuple[str, ...],
     where: str | None,
-    format_: str | None,
-    read_option: tuple[str, ...],
-    spread_ticks: int | None,
-    privacy_key: Path | None,
-    keep_ids: bool,
+    reading: dict[str, Any],
     with_own: bool,
     out: Path,
     **chosen: str | None,
@@ -401,16 +359,7 @@ def ptu(
 
     given = [f"prices.{key}={value}" for key, value in chosen.items() if value is not None]
     settings = config.load(config_path, (*overrides, *given))
-    trace = prepare(
-        list(logs),
-        out,
-        format=format_,
-        read_options=_pairs(read_option),
-        spread_ticks=spread_ticks,
-        privacy_key=privacy_key,
-        keep_ids=keep_ids,
-        ingested=lambda summary: click.echo("\n".join(summary.lines(_width())) + "\n"),
-    )
+    trace = prepare(list(logs), out, **reading, ingested=_tell_ingested)
     folder, made = run.decide(trace, settings, out, where=where, with_own=with_own)
     if not made:
         click.echo(f"This purchase was decided before: {folder}")
@@ -651,7 +600,7 @@ def synth(out: Path, mix: str, **given: Any) -> None:
 
 
 def _pairs(texts: Iterable[str]) -> dict[str, str]:
-    pairs = dict(click.get_current_context().meta.get(_READ_OPTIONS, {}))
+    pairs = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not equals:
