@@ -15,6 +15,8 @@ from pipeline.capacity.rates import Offer, TokenPrices, Unit, Weights
 from pipeline.config import Prices
 from pipeline.errors import ConfigError, TraceError
 
+# The settings, besides the offer's, that `demand` depends on.
+SETTINGS = ("max_tokens_policy", "fixed_max_tokens", "spill_cached_share", "output_tokens_per_s")
 _ROLLING = 1000  # requests whose mean output stands for an unknown max_tokens
 
 

@@ -156,7 +156,7 @@ def admit(market: Market, prices: Prices, sizes: Sequence[int]) -> list[Admitted
     """Replay the requests through purchases of several sizes under some admission settings."""
     assert market.offer.unit is not None
     demand = market.demand
-    if prices.max_tokens_policy != market.prices.max_tokens_policy or prices.fixed_max_tokens:
+    if any(getattr(prices, name) != getattr(market.prices, name) for name in accounting.SETTINGS):
         demand = accounting.demand(market.trace, market.offer, prices)
     batches = [demand] if prices.retry != "none" else admission.pieces(demand, _BATCH)
     before = None

@@ -8,7 +8,7 @@ import csv
 import datetime as dt
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from importlib import resources
@@ -393,11 +393,6 @@ def _token_prices(
         source=STATED if all_stated else row["source"],
         as_of=None if all_stated else row["as_of"] or None,
     )
-
-
-def replaced(one: Offer, **changes: object) -> Offer:
-    """Return the offer with some parts replaced."""
-    return replace(one, **changes)  # type: ignore[arg-type]
 
 
 def aged(as_of: str | None, today: dt.date, days: int = AGED_DAYS) -> bool:

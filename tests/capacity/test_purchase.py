@@ -150,6 +150,21 @@ def test_rules_that_nobody_publishes_are_tried():
     assert {"no spill, clients retry (retry-after)", "no spill, clients retry (exponential)"} <= set(said)
 
 
+def test_a_spill_side_that_knows_the_cache_is_cheaper():
+    settings = build.prices()
+    calls = build.trace([(0, 100_000, 10)] * 4, cached_tokens=[80_000] * 4)
+    market = purchase.market(calls, rates.offer(settings), settings)
+    # A bucket of almost no depth refuses what comes while another call is counted.
+    strange, known = (
+        purchase.admit(market, settings.model_copy(update={"spill_cached_share": share, "bucket_s": 0.001}), [15])[0]
+        for share in (0.0, 1.0)
+    )
+    each = strange.spilled
+    assert each == known.spilled > 0
+    assert strange.spilled_usd == pytest.approx(each * (100_000 * 2 + 10 * 8) / 1e6, rel=1e-12)
+    assert known.spilled_usd == pytest.approx(each * (20_000 * 2 + 80_000 * 0.5 + 10 * 8) / 1e6, rel=1e-12)
+
+
 def test_output_counted_at_admission():
     calls = build.trace([(0, 10, 100), (1, 10, 301), (2, 10, 7)], max_tokens=[None, 50, None])
     assert accounting.admitted_output(calls, build.prices()).tolist() == [100, 50, 201]
