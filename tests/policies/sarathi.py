@@ -171,7 +171,7 @@ class Server:
     # Parts of a decision
 
     def room(self, request: Request, behind: list[Request]) -> bool:
-        """Put out the last of those behind until a block is free, then decode; false if the request itself had to go."""
+        """Decode once a block is free, putting out the last of those behind for it; false if it went itself."""
         if not self.whole_slots:
             while self.free < 1:
                 victim = behind.pop() if behind else request
@@ -296,9 +296,10 @@ class Server:
 
     def log(self, step: int, position: int, request: Request, event: int, tokens: int, computed: int) -> None:
         prefill = tokens > 0 and request.rest > 0
+        samples = tokens > 0 and request.rest <= (tokens if prefill else 0)
         self.rows.append({
             "step": step, "pos": position, "req": request.row, "event": event, "n_sched": tokens,
-            "n_computed": computed, "is_prefill": prefill, "samples": tokens > 0 and request.rest <= (tokens if prefill else 0),
+            "n_computed": computed, "is_prefill": prefill, "samples": samples,
         })  # fmt: skip
 
     def result(self, stalled: bool) -> base.Result:
@@ -314,8 +315,8 @@ class Server:
             "out_status": [request.status for request in self.requests],
         }
         return {
-            "steps": by_column(self.steps),
-            "schedule": by_column(self.rows),
+            "steps": base.by_column(self.steps),
+            "schedule": base.by_column(self.rows),
             "requests": outcomes,
             "summary": {"stalled": stalled},
         }
@@ -323,7 +324,3 @@ class Server:
 
 def blocks_of(tokens: int, engine: dict) -> int:
     return -(-tokens // engine["block_size"])
-
-
-def by_column(rows: list[dict]) -> dict[str, list]:
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
