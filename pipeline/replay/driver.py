@@ -21,9 +21,10 @@ from pipeline.hardware import Deployment
 from pipeline.kernel import layout
 from pipeline.replay import checks, manifest, tables
 from pipeline.replay.manifest import TraceFile
+from pipeline.replay.policies.vllm import Settings
 from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
-from pipeline.replay.state import Settings, State, StepCost
+from pipeline.replay.state import State, StepCost
 
 
 @dataclass(slots=True)
