@@ -31,7 +31,7 @@ TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEP
 FOREVER = np.iinfo(np.int64).max
 
 # Kinds of a decision row.
-CONTINUED, ADMITTED, RESUMED, LOST = 0, 1, 2, 3
+CONTINUED, ADMITTED, RESUMED, LOST, SWAPPED_OUT, SWAPPED_IN, DROPPED = range(7)
 
 _i1, _i4, _i8, _u4, _u8, _f8 = np.int8, np.int32, np.int64, np.uint32, np.uint64, np.float64
 
@@ -273,6 +273,7 @@ ENGINE = np.dtype(
             # KV blocks
             "idle_head",
             "idle_tail",
+            "most_blocks",  # KV blocks that can be handed out in all
             "free_blocks",
             "cached_blocks",
             "unused_run",

@@ -2,18 +2,15 @@
 
 from typing import Any, NamedTuple
 
-from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
+from pipeline.kernel import admission, batch_plan, commit, ledger, shortcut, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
-    DECISIONS_FULL,
     ENDED,
     FOREVER,
-    GAPS_FULL,
     MAX_STEPS,
     NEED_TRACE,
     NONE,
     STALLED,
-    STEPS_FULL,
     TRACE_DONE,
 )
 
@@ -63,15 +60,12 @@ def run(
         if engine.unfinished == 0:
             if engine.in_flight > 0:
                 engine.collect_due = 1  # the clients of a step in flight have all given up
-            elif not _jump(requests, arrivals, engine):
+            elif not ledger.jump(requests, arrivals, engine):
                 return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
-        if engine.steps_used == len(steps):
-            return STEPS_FULL
-        if engine.gaps_used + engine.running > len(gaps):
-            return GAPS_FULL
-        if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
-            return DECISIONS_FULL
+        reason = ledger.full(steps, gaps, decisions, engine)
+        if reason != ledger.ROOM:
+            return reason
         if engine.shortcut and engine.waiting == 0 and engine.running == engine.decoding and engine.fresh == 0:
             before = engine.steps_used
             until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
@@ -115,7 +109,7 @@ def run(
         if step.scheduled == 0 and step.preempted == 0:
             if engine.in_flight > 0:
                 engine.collect_due = 1
-            elif not _jump(requests, arrivals, engine):
+            elif not ledger.jump(requests, arrivals, engine):
                 return STALLED if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
         _keep_cadence(engine, step)
@@ -128,34 +122,9 @@ def run(
 
 
 @inlined
-def _jump(requests, arrivals, engine):
-    """Move the clock to the next event; return whether one is known."""
-    when = wait_queue.next_event_ns(requests, arrivals, engine)
-    if when == NONE or when > engine.horizon_ns:
-        engine.wake_ns = FOREVER if when == NONE else when
-        return False
-    engine.now_ns = max(engine.now_ns, when)
-    return True
-
-
-@inlined
 def _open(engine, step):
-    """Begin a decision: clear its counts, settle threshold and cadence."""
-    step.context_tokens = 0
-    step.decode_context_tokens = 0
-    step.prefill_area2 = 0
-    step.scheduled = 0
-    step.sampled = 0
-    step.prefill_tokens = 0
-    step.decode_tokens = 0
-    step.admitted = 0
-    step.resumed = 0
-    step.preempted = 0
-    step.hit_tokens = 0
-    step.evicted_blocks = 0
-    step.new_blocks = 0
-    step.new_blocks_crc = 0
-    engine.chunk_ns = 0.0
+    """Begin a decision: settle threshold and cadence."""
+    ledger.open_step(engine, step)
     engine.carried_prefill = 0
     engine.gap_mark = engine.gaps_used
     present = engine.running + engine.waiting
