@@ -7,7 +7,6 @@ block size, over the prompt and all it may generate. They are numbers given out 
 content has an equal number and no two contents share one.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -16,9 +15,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tests import oracle
+from tests.policies import base
+from tests.policies.base import NotACaseError
 
 FILES = ("config.json", "requests.parquet", "steps.parquet", "schedule.parquet")
 GENERATED = 2**40  # stream of the tokens that request r generates: GENERATED + r
@@ -74,10 +74,6 @@ REQUEST_NAMES = {
 OUTCOMES = {"length": "finished"}  # other recorded statuses have our own names
 
 
-class NotACaseError(Exception):
-    """A folder does not hold a recorded case."""
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """One recorded case: what went in, and what the real scheduler made of it.
@@ -115,34 +111,10 @@ def read(folder: Path) -> Iterator[Case]:
     if missing:
         raise NotACaseError(f"{folder}: no {', '.join(missing)}")
     try:
-        yield from _read(folder)
+        for name, config, tables in base.parts(folder):
+            yield _case(name, config, tables)
     except (KeyError, TypeError, ValueError) as error:  # pyarrow's and json's errors are ValueErrors
         raise NotACaseError(f"{folder}: {type(error).__name__}: {error}") from error
-
-
-def _read(folder: Path) -> Iterator[Case]:
-    config = json.loads((folder / "config.json").read_text())
-    tables = {name: pq.read_table(folder / f"{name}.parquet") for name in ("requests", "steps", "schedule")}
-    if "cases" not in config:
-        yield _case(folder.name, config, tables)
-        return
-    parts = {name: _by_case(table) for name, table in tables.items()}
-    for entry in config["cases"]:
-        number = entry["case"]
-        part = {name: parts[name].get(number, tables[name].slice(0, 0)) for name in tables}
-        yield _case(f"{folder.name}[{number}]", entry, part)
-
-
-def find(folder: Path) -> list[Path]:
-    """Return the folder itself if it holds a case or a bundle, else every case folder in it; NotACaseError if none."""
-    if not folder.is_dir():
-        raise NotACaseError(f"{folder}: no such folder")
-    if (folder / "config.json").is_file():
-        return [folder]
-    inside = sorted(path.parent for path in folder.glob("*/config.json"))
-    if not inside:
-        raise NotACaseError(f"{folder}: no config.json in it or in a folder in it")
-    return inside
 
 
 def intern_blocks(
@@ -265,13 +237,3 @@ def _renamed(table: pa.Table, names: dict[str, str]) -> dict[str, np.ndarray]:
             column = pc.fill_null(column.cast(pa.int64()), oracle.NONE)
         columns[new] = column.to_numpy()
     return columns
-
-
-def _by_case(table: pa.Table) -> dict[int, pa.Table]:
-    """Cut a bundle's table into one table per case."""
-    table = table.sort_by("case")
-    numbers, starts, counts = np.unique(table["case"].to_numpy(), return_index=True, return_counts=True)
-    return {
-        int(number): table.slice(int(start), int(count))
-        for number, start, count in zip(numbers, starts, counts, strict=True)
-    }

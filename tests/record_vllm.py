@@ -34,7 +34,7 @@ import numpy as np
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests import cases
+from tests.policies import base
 from tests.recording import draw, inputs, real, tables
 
 
@@ -48,7 +48,7 @@ def record_trace(out: Path, trace: Path, engine: Path, first: int | None) -> boo
 
 def record_again(out: Path, folder: Path) -> bool:
     """Record the inputs of one case, one bundle or a folder of them again; true if all came out as before."""
-    old = cases.find(folder)
+    old = base.find(folder)
     vllm = real.load()
     same = True
     for one in old:
@@ -115,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
             same = record_again(options.out, options.case)
         else:
             same = record_random(options.out, options.random, options.seed)
-    except (inputs.InputError, cases.NotACaseError) as error:
+    except (inputs.InputError, base.NotACaseError) as error:
         print(f"cannot be recorded: {error}", file=sys.stderr)
         return 2
     except real.VllmError as error:
