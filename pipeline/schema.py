@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 TRACE_VERSION = "trace/1"
-RUN_VERSION = "run/1"
+RUN_VERSION = "run/2"
 PURCHASE_VERSION = "purchase/1"
 
 REQUEST_STATUSES = ("ok", "error", "throttled", "rejected", "cancelled", "timeout", "unknown")

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.hardware import Deployment
+
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySettings(ABC):
@@ -16,6 +18,13 @@ class PolicySettings(ABC):
     sessions: bool = False  # rows that follow another one wait for its end; not with concurrency
     max_steps: int | None = None
     decisions: bool = False  # one row per step and request
+
+    @classmethod
+    def of(cls, deployment: Deployment) -> dict[str, Any]:
+        """Return the settings of a deployment that the engine's own section and the hardware decide, by field."""
+        engine = deployment.config.engine
+        names = [name for name in cls.__dataclass_fields__ if name in type(engine).model_fields]
+        return {"max_model_len": deployment.max_model_len} | {name: getattr(engine, name) for name in names}
 
     @property
     @abstractmethod
