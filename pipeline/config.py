@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, available_timezones
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from pipeline import engine_args as engine_line
+from pipeline.engines import DEFAULT, POLICIES, AnyEngine, Vllm
 from pipeline.errors import ConfigError
+from pipeline.settings import AtLeastZero, Count, Positive, Section
 
 _DTYPE_WORDS = {
     "bfloat16": "bf16",
@@ -55,80 +57,12 @@ def _known_time_zone(value: str) -> str:
     return value
 
 
-def _length_or_auto(value: int) -> int:
-    if value < 2 and value != -1:
-        raise ValueError("must be at least 2, or -1 for as much as fits")
-    return value
-
-
 WeightDtype = Annotated[Literal["auto", "bf16", "fp16", "fp8", "w4a16"], BeforeValidator(_plain_dtype)]
 KvCacheDtype = Annotated[Literal["auto", "bf16", "fp16", "fp8"], BeforeValidator(_plain_dtype)]
 TimeZone = Annotated[str, AfterValidator(_known_time_zone)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-AtLeastZero = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Engine(_Section):
-    """How the serving engine is set up, under vLLM's own argument names."""
-
-    policy: Literal["vllm"] = Field(default="vllm", description="scheduler that makes the decisions")
-    block_size: Annotated[int, Field(ge=1, le=1024)] = Field(default=16, description="KV block, tokens")
-    num_gpu_blocks: Annotated[int, Field(ge=2, le=2**31 - 1)] | None = Field(
-        default=None,
-        description="KV blocks, null block included (vLLM's num_gpu_blocks_override); none: computed from the hardware",
-    )
-    max_model_len: Annotated[int, Field(le=2**31 - 1), AfterValidator(_length_or_auto)] | None = Field(
-        default=None,
-        description="longest sequence, prompt and answer, tokens; none: the model's own limit; -1: as much as fits",
-    )
-    max_num_batched_tokens: Count | None = Field(
-        default=None, description="most tokens in one step; none: vLLM's server default for the accelerator"
-    )
-    max_num_seqs: Count | None = Field(
-        default=None, description="most requests running at once; none: vLLM's server default for the accelerator"
-    )
-    max_num_active_seqs: Count | None = Field(
-        default=None, description="most requests running when another one is admitted; none: max_num_seqs"
-    )
-    enable_chunked_prefill: bool = Field(default=True, description="a prompt may be computed in several steps")
-    enable_prefix_caching: bool = Field(default=True, description="KV blocks of equal prefixes are shared and kept")
-    scheduling_policy: Literal["fcfs", "priority"] = Field(default="fcfs", description="order of the waiting queue")
-    long_prefill_token_threshold: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        default=0, description="most prefill tokens of one request in a step; 0: no limit"
-    )
-    long_prefill_token_threshold_adaptive: bool = Field(
-        default=False, description="raise that threshold to an equal share of the step where that is more"
-    )
-    scheduler_reserve_full_isl: bool = Field(
-        default=True, description="admit a request only if its whole prompt fits now"
-    )
-    watermark: Annotated[float, Field(ge=0, lt=1)] = Field(
-        default=0.0, description="share of KV blocks kept free when a request is admitted beside others"
-    )
-    prefill_schedule_interval: Count = Field(default=1, description="steps from one prefill to the next; 1: every step")
-    async_scheduling: bool = Field(default=True, description="decide a step while the one before it still runs")
-    gpu_memory_utilization: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.9, description="share of the accelerator's whole memory that the engine may use, weights included"
-    )
-    tensor_parallel_size: Annotated[int, Field(ge=1, le=1024)] = Field(
-        default=1, description="accelerators that share a model"
-    )
-
-    @model_validator(mode="after")
-    def _batch_limits_agree(self) -> "Engine":
-        if self.max_num_batched_tokens is not None:
-            check_batch_limits(
-                self.max_num_batched_tokens, self.max_num_seqs, self.max_model_len, self.enable_chunked_prefill
-            )
-        return self
-
-
-class Hardware(_Section):
+class Hardware(Section):
     """What the engine runs on and what it serves."""
 
     gpu: str = Field(default="h100-80gb-sxm", description="accelerator, an id or alias of the catalogue")
@@ -152,7 +86,7 @@ class Hardware(_Section):
     )
 
 
-class Load(_Section):
+class Load(Section):
     """How requests are offered and how patient the clients are."""
 
     kind: Literal["open", "closed"] = Field(
@@ -199,7 +133,7 @@ class Load(_Section):
         return self
 
 
-class Fleet(_Section):
+class Fleet(Section):
     """How many copies of the deployment share the traffic, and who gets the next request."""
 
     replicas: Annotated[int, Field(ge=1, le=1024)] = Field(default=1, description="equal replicas of the deployment")
@@ -210,7 +144,7 @@ class Fleet(_Section):
     )
 
 
-class SloTargets(_Section):
+class SloTargets(Section):
     """Latency a request must keep to count as good; a target of none is not judged."""
 
     ttft_ms: Positive | None = Field(default=1000.0, description="time to first token, milliseconds")
@@ -242,13 +176,13 @@ class Slo(SloTargets):
         return SloTargets(**general | (own.model_dump(exclude_unset=True) if own else {}))
 
 
-class Report(_Section):
+class Report(Section):
     """How answers are shown."""
 
     time_zone: TimeZone = Field(default="UTC", description="time zone of clock times in answers and charts")
 
 
-class Prices(_Section):
+class Prices(Section):
     """What is bought and what it costs; a value that is stated here replaces the published one."""
 
     provider: Literal["azure", "google", "openai", "anthropic", "bedrock"] = Field(
@@ -337,7 +271,7 @@ class Prices(_Section):
         return self
 
 
-class Accelerator(_Section):
+class Accelerator(Section):
     """An accelerator that the catalogue lacks; `hardware.gpu` names it, or is left out."""
 
     name: str = Field(description="name of the accelerator, one that the catalogue does not have")
@@ -350,7 +284,7 @@ class Accelerator(_Section):
     )
 
 
-class OwnModel(_Section):
+class OwnModel(Section):
     """A model that the catalogue lacks; `hardware.model` names it, or the config.json that says the same."""
 
     name: str = Field(description="name of the model, one that the catalogue does not have")
@@ -395,7 +329,7 @@ class OwnModel(_Section):
         return self
 
 
-class StepTable(_Section):
+class StepTable(Section):
     """Step time of a configuration that the catalogue lacks, milliseconds, as `servecast hardware fit` writes it."""
 
     gpu: str = Field(description="accelerator it was fitted for")
@@ -436,10 +370,10 @@ class StepTable(_Section):
         return self
 
 
-class Config(_Section):
+class Config(Section):
     """All settings of one replay. Build it with `load` or `from_dict`, which explain what is wrong."""
 
-    engine: Engine = Engine()
+    engine: AnyEngine = Vllm()
     hardware: Hardware = Hardware()
     load: Load = Load()
     fleet: Fleet = Fleet()
@@ -456,20 +390,7 @@ SECTIONS = ("engine", "hardware", "load", "fleet", "slo", "report", "prices")
 # Prices decide nothing in a replay, so they are no part of a run and of its digest.
 _RUN_SECTIONS = SECTIONS[:-1]
 # Sections that are there only when they are stated: what the catalogue lacks.
-OWN_SECTIONS: dict[str, type[_Section]] = {"accelerator": Accelerator, "model": OwnModel, "step_time": StepTable}
-
-
-def check_batch_limits(batched_tokens: int, seqs: int | None, model_len: int | None, chunked_prefill: bool) -> None:
-    """Raise ValueError if vLLM would refuse to start with these limits; None is a limit not known yet."""
-    if seqs is not None and batched_tokens < seqs:
-        raise ValueError(
-            f"engine.max_num_batched_tokens = {batched_tokens}: must be at least engine.max_num_seqs = {seqs}"
-        )
-    if not chunked_prefill and model_len is not None and batched_tokens < model_len:
-        raise ValueError(
-            f"engine.max_num_batched_tokens = {batched_tokens}: must be at least engine.max_model_len = {model_len} "
-            "while engine.enable_chunked_prefill is off; raise it, lower max_model_len or switch chunked prefill on"
-        )
+OWN_SECTIONS: dict[str, type[Section]] = {"accelerator": Accelerator, "model": OwnModel, "step_time": StepTable}
 
 
 def load(path: str | Path | None = None, overrides: Iterable[str] = (), engine_args: str | None = None) -> Config:
@@ -483,7 +404,6 @@ def load(path: str | Path | None = None, overrides: Iterable[str] = (), engine_a
 
     def take(table: Mapping[str, Any], source: str) -> None:
         for key, value in _leaves(table):
-            _check_key(key, value, source)
             values[key] = value
             origin[key] = source
 
@@ -495,14 +415,26 @@ def load(path: str | Path | None = None, overrides: Iterable[str] = (), engine_a
         unmodelled = list(line.unmodelled)
     for text in overrides:
         take(_parse_override(text), "--set")
-    return _build(_nest(values), origin, tuple(unmodelled))
+    return _checked(values, origin, tuple(unmodelled))
+
+
+def _checked(
+    values: dict[tuple[str, ...], Any], origin: Mapping[tuple[str, ...], str], unmodelled: tuple[str, ...]
+) -> Config:
+    """Build a config from values by key; the policy decides which settings its engine has."""
+    policy = values.get(("engine", "policy"), DEFAULT)
+    if policy not in POLICIES:
+        hint = did_you_mean(nearest(str(policy), POLICIES)) or f"; known are {', '.join(POLICIES)}"
+        at = _at(origin.get(("engine", "policy"), ""))
+        raise ConfigError(f"{at}engine.policy = {_show(policy)}: no such policy{hint}")
+    for key, value in values.items():
+        _check_key(key, value, origin.get(key, ""), policy)
+    return _build(_nest(values), origin, unmodelled)
 
 
 def from_dict(sections: Mapping[str, Any], unmodelled: Iterable[str] = ()) -> Config:
     """Build a config from sections as `to_dict` returns them; raises ConfigError as `load` does."""
-    for key, value in _leaves(sections):
-        _check_key(key, value, "")
-    return _build(_nest(dict(_leaves(sections))), {}, tuple(unmodelled))
+    return _checked(dict(_leaves(sections)), {}, tuple(unmodelled))
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -521,9 +453,9 @@ def digest(config: Config) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def describe_fields() -> list[tuple[str, str, str]]:
+def describe_fields(policy: str = DEFAULT) -> list[tuple[str, str, str]]:
     """Return (key, default, description) of every setting, in file order, for help texts and documentation."""
-    return [row for section in SECTIONS for row in _described(section)]
+    return [row for section in SECTIONS for row in _described(section, policy)]
 
 
 def describe_own_fields() -> list[tuple[str, str, str]]:
@@ -531,9 +463,9 @@ def describe_own_fields() -> list[tuple[str, str, str]]:
     return [row for section in OWN_SECTIONS for row in _described(section)]
 
 
-def _described(section: str) -> Iterator[tuple[str, str, str]]:
-    for name in _fields(section):
-        field = _section_class(section).model_fields[name]
+def _described(section: str, policy: str = DEFAULT) -> Iterator[tuple[str, str, str]]:
+    for name in _fields(section, policy):
+        field = _section_class(section, policy).model_fields[name]
         default = "to be stated" if field.is_required() else _show(field.default)
         yield f"{section}.{name}", default, field.description or ""
 
@@ -542,13 +474,15 @@ def _is_slo_class(name: str, value: Any) -> bool:
     return isinstance(value, dict) and name not in SloTargets.model_fields
 
 
-def _section_class(section: str) -> type[_Section]:
+def _section_class(section: str, policy: str) -> type[Section]:
+    if section == "engine":
+        return POLICIES[policy]
     annotation: Any = Config.model_fields[section].annotation
     return OWN_SECTIONS.get(section, annotation)
 
 
-def _fields(section: str) -> list[str]:
-    return [name for name in _section_class(section).model_fields if (section, name) != ("slo", "classes")]
+def _fields(section: str, policy: str) -> list[str]:
+    return [name for name in _section_class(section, policy).model_fields if (section, name) != ("slo", "classes")]
 
 
 def _leaves(table: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -571,12 +505,12 @@ def _nest(values: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     return root
 
 
-def _check_key(key: tuple[str, ...], value: Any, source: str) -> None:
+def _check_key(key: tuple[str, ...], value: Any, source: str, policy: str) -> None:
     """Raise ConfigError if no setting has this name, with the nearest one."""
     section, *rest = key
     known = (*SECTIONS, *OWN_SECTIONS)
     if section not in known:
-        places = [f"{name}.{section}" for name in SECTIONS if section in _fields(name)]
+        places = [f"{name}.{section}" for name in SECTIONS if section in _fields(name, policy)]
         hint = did_you_mean(places or nearest(section, known))
         hint = hint or f"; known are {', '.join(known)}"
         raise ConfigError(f"{_at(source)}{'.'.join(key)}: unknown section{hint}")
@@ -584,15 +518,22 @@ def _check_key(key: tuple[str, ...], value: Any, source: str) -> None:
         if value != {}:
             raise ConfigError(f"{_at(source)}{section}: must be a table of settings, not {_show(value)}")
         return
-    names, name = _fields(section), rest[0]
+    names, name = _fields(section, policy), rest[0]
     if section == "slo" and name not in names and (len(rest) == 2 or value == {}):
         names, name = list(SloTargets.model_fields), rest[-1] if len(rest) == 2 else "ttft_ms"
     elif len(rest) > 1 and name in names:
         raise ConfigError(f"{_at(source)}{section}.{name}: must be a value, not a table")
     if name in names and len(rest) <= 2:
         return
-    elsewhere = [f"{other}.{name}" for other in SECTIONS if other != section and name in _fields(other)]
+    elsewhere = [f"{other}.{name}" for other in SECTIONS if other != section and name in _fields(other, policy)]
     close = [f"{'.'.join(key[:-1])}.{match}" for match in nearest(name, names)]
+    others = [other for other in POLICIES if section == "engine" and name in _fields(section, other)]
+    if others:
+        own = POLICIES[policy].NAMES.get(name)
+        hint = f"; its name there is engine.{own}" if own else did_you_mean(close)
+        raise ConfigError(
+            f"{_at(source)}{'.'.join(key)}: the policy {policy} has no such setting, {' and '.join(others)} have{hint}"
+        )
     raise ConfigError(f"{_at(source)}{'.'.join(key)}: unknown setting{did_you_mean(elsewhere or close)}")
 
 
@@ -632,11 +573,13 @@ def _build(sections: dict[str, Any], origin: Mapping[tuple[str, ...], str], unmo
 
 def _problem(item: Any, origin: Mapping[tuple[str, ...], str]) -> str:
     """Turn one pydantic error into `source: section.key = value: what would be right`."""
-    if item["type"] == "value_error" and len(item["loc"]) == 1:
+    if item["type"] == "value_error" and (len(item["loc"]) == 1 or item["loc"][1:] in [(name,) for name in POLICIES]):
         sources = sorted({source for key, source in origin.items() if key[0] == item["loc"][0]})
         return f"{_at(', '.join(sources))}{item['ctx']['error']}"
     # An annotation such as `int | None` adds parts to the path that are not keys of the file; so does `classes`.
     key = tuple(part for part in map(str, item["loc"]) if part != "classes")
+    if key[0] == "engine" and len(key) > 1 and key[1] in POLICIES:
+        key = (key[0], *key[2:])  # the union names the policy
     while len(key) > 2 and key not in origin and key[:-1] in origin:
         key = key[:-1]
     value = "" if item["type"] == "missing" else f" = {_show(item['input'])}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 TRACE_VERSION = "trace/1"
-RUN_VERSION = "run/1"
+RUN_VERSION = "run/2"
 PURCHASE_VERSION = "purchase/1"
 
 REQUEST_STATUSES = ("ok", "error", "throttled", "rejected", "cancelled", "timeout", "unknown")
@@ -219,7 +219,12 @@ DECISIONS = Table(
         _C("replica", pa.int16(), "replica that decided"),
         _C("position", pa.int32(), "place in the step; for a preemption, its place among the preempted"),
         _C("request", pa.int64(), "row number in the trace"),
-        _C("event", pa.int8(), "0 running, 1 first admission, 2 resumption, 3 preempted"),
+        _C(
+            "event",
+            pa.int8(),
+            "0 running, 1 first admission, 2 resumption, 3 preempted (its KV is lost), "
+            "4 swapped out, 5 swapped in, 6 dropped as it can never fit",
+        ),
         _C("scheduled_tokens", pa.int32(), "tokens given in the step; 0 if preempted"),
         _C("computed_tokens", pa.int32(), "tokens in KV before the step; if preempted, the tokens lost"),
         _C("is_prefill", pa.bool_(), "the tokens belong to a prompt or to a recomputation"),

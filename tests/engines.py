@@ -4,7 +4,8 @@ import numpy as np
 
 from pipeline import schema
 from pipeline.kernel import layout
-from pipeline.replay.state import Settings, State, StepCost, TraceBatch
+from pipeline.replay.policies.vllm import Settings
+from pipeline.replay.state import State, StepCost, TraceBatch
 from tests import oracle
 from tests.cases import Case
 

@@ -40,7 +40,7 @@ def decide(
 
 def _own(trace: TraceFile, config: Config, root: Path, where: str | None) -> dict[str, Any]:
     deployment = hardware.resolve(config)
-    return own.compare(config, own.replay_share(trace, root, where), deployment.config.engine.tensor_parallel_size)
+    return own.compare(config, own.replay_share(trace, root, where), deployment.tensor_parallel_size)
 
 
 def _rows(path: Path, where: str | None) -> pl.DataFrame:

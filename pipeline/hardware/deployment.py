@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.config import Config, Engine, check_batch_limits
+from pipeline.config import Config
+from pipeline.engines import EngineSection
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue, evidence, kv_capacity, own, step_time
 from pipeline.hardware.catalogue import Gpu, Model
 from pipeline.hardware.kv_capacity import Memory
 from pipeline.hardware.step_time import StepTime
-
-AUTO_LENGTH = -1
+from pipeline.settings import AUTO_LENGTH
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +42,11 @@ class Deployment:
     warnings: tuple[str, ...]
     unmodelled: tuple[str, ...]
 
+    @property
+    def usable_blocks(self) -> int:
+        """KV blocks that requests can use."""
+        return self.num_gpu_blocks - self.config.engine.NULL_BLOCKS
+
 
 def resolve(config: Config) -> Deployment:
     """Fill in what a config leaves open and check it as vLLM does at start.
@@ -52,24 +57,25 @@ def resolve(config: Config) -> Deployment:
     engine, hardware = config.engine, config.hardware
     gpu = own.gpu(config)
     model, implied_dtype, dimensions = own.model(config)
-    tp = engine.tensor_parallel_size
+    tp = engine.limit("tensor_parallel_size")
     weight_dtype = _weight_dtype(hardware.weight_dtype, implied_dtype, gpu, model)
     kv_cache_dtype = _kv_cache_dtype(hardware.kv_cache_dtype, weight_dtype, model)
-    _check_tensor_parallel(model, tp)
+    _check_tensor_parallel(model, tp, engine.key("tensor_parallel_size"))
     asked_length = _asked_length(engine, model)
     tokens, seqs = _batch_limits(engine, gpu, asked_length)
 
     memory = _memory(config, gpu, model, weight_dtype, kv_cache_dtype, tokens, seqs)
     _check_fits(config, gpu, model, weight_dtype, kv_cache_dtype, memory, tokens, seqs)
-    blocks = engine.num_gpu_blocks or memory.num_gpu_blocks
+    blocks = engine.limit("num_gpu_blocks") or memory.num_gpu_blocks
     length = _fitting_length(engine, model, asked_length, blocks)
-    if engine.max_model_len == AUTO_LENGTH:
+    if engine.limit("max_model_len") == AUTO_LENGTH:
         tokens, seqs = _batch_limits(engine, gpu, length)
 
     step_overhead_ms = hardware.step_overhead_ms
     if step_overhead_ms is None:
         step_overhead_ms = catalogue.overhead_ms("step_moe" if model.experts else "step_dense", tp)
     frontend_ms = catalogue.overhead_ms("frontend", tp) if hardware.frontend_ms is None else hardware.frontend_ms
+    block_size = engine.limit("block_size")
     steps = step_time.build(
         gpu,
         model,
@@ -77,11 +83,11 @@ def resolve(config: Config) -> Deployment:
         weight_dtype=weight_dtype,
         kv_cache_dtype=kv_cache_dtype,
         step_overhead_ms=step_overhead_ms,
-        max_tokens=tokens + seqs,
+        max_tokens=engine.most_step_tokens(tokens, seqs, blocks * block_size),
         stated=config.step_time,
     )
     steps = step_time.scaled(steps, hardware.step_time_scale)
-    active = min(engine.max_num_active_seqs or seqs, seqs)
+    active = min(engine.limit("max_num_active_seqs") or seqs, seqs)
     resolved = _resolved_config(
         own.without_unused(config, gpu.id, dimensions, fitted=steps.basis == "fitted"),
         engine={
@@ -108,7 +114,7 @@ def resolve(config: Config) -> Deployment:
         weight_dtype=weight_dtype,
         kv_cache_dtype=kv_cache_dtype,
         memory=memory,
-        block_size=engine.block_size,
+        block_size=block_size,
         num_gpu_blocks=blocks,
         max_model_len=length,
         max_num_batched_tokens=tokens,
@@ -116,10 +122,10 @@ def resolve(config: Config) -> Deployment:
         max_num_active_seqs=active,
         weights_gib=memory.weights_gib,
         overhead_gib=memory.overhead_gib,
-        kv_gib=blocks * engine.block_size * memory.kv_bytes_per_token / kv_capacity.GIB,
+        kv_gib=blocks * block_size * memory.kv_bytes_per_token / kv_capacity.GIB,
         kv_bytes_per_token_per_gpu=memory.kv_bytes_per_token,
         kv_bytes_per_token=memory.kv_bytes_per_token * tp,
-        kv_tokens=blocks * engine.block_size,
+        kv_tokens=blocks * block_size,
         step_time=steps,
         step_overhead_ms=step_overhead_ms,
         frontend_ms=frontend_ms,
@@ -150,7 +156,13 @@ def describe(deployment: Deployment) -> dict[str, Any]:
         "kv_gib": deployment.kv_gib,
         "kv_bytes_per_token": deployment.kv_bytes_per_token,
         "kv_bytes_per_token_per_gpu": deployment.kv_bytes_per_token_per_gpu,
+        "block_size": deployment.block_size,
         "num_gpu_blocks": deployment.num_gpu_blocks,
+        "usable_blocks": deployment.usable_blocks,
+        "max_model_len": deployment.max_model_len,
+        "max_num_batched_tokens": deployment.max_num_batched_tokens,
+        "max_num_seqs": deployment.max_num_seqs,
+        "enable_prefix_caching": bool(deployment.config.engine.limit("enable_prefix_caching")),
         "kv_tokens": deployment.kv_tokens,
         "frontend_ms": deployment.frontend_ms,
         "step_time": {
@@ -163,15 +175,6 @@ def describe(deployment: Deployment) -> dict[str, Any]:
         },
         "evidence": evidence.nearest(deployment.gpu, deployment.model, steps.estimate),
     }
-
-
-def default_batch_limits(gpu: Gpu) -> tuple[int, int]:
-    """Return max_num_batched_tokens and max_num_seqs that vLLM's API server chooses for this accelerator."""
-    if gpu.memory_gib >= 160:
-        return 16384, 1024
-    if gpu.memory_gib >= 70 and "a100" not in gpu.name.lower():
-        return 8192, 1024
-    return 2048, 256
 
 
 def _weight_dtype(asked: str, implied: str | None, gpu: Gpu, model: Model) -> str:
@@ -192,43 +195,33 @@ def _kv_cache_dtype(asked: str, weight_dtype: str, model: Model) -> str:
     return next(dtype for dtype in candidates if dtype in ("bf16", "fp16"))
 
 
-def _check_tensor_parallel(model: Model, tp: int) -> None:
+def _check_tensor_parallel(model: Model, tp: int, key: str) -> None:
     sizes = model.tensor_parallel_sizes()
     if tp in sizes:
         return
     reason = f"does not divide the {model.heads} attention heads of {model.id}"
     if model.heads % tp == 0:
         reason = f"neither divides the {model.kv_heads} KV heads of {model.id} nor is a multiple of them"
-    raise ConfigError(f"engine.tensor_parallel_size = {tp}: {reason}; use one of {_listed(sizes)}")
+    raise ConfigError(f"{key} = {tp}: {reason}; use one of {_listed(sizes)}")
 
 
-def _asked_length(engine: Engine, model: Model) -> int:
-    if engine.max_model_len in (None, AUTO_LENGTH):
+def _asked_length(engine: EngineSection, model: Model) -> int:
+    asked = engine.limit("max_model_len")
+    if asked in (None, AUTO_LENGTH):
         return model.max_context
-    assert engine.max_model_len is not None
-    if engine.max_model_len > model.max_context:
+    if asked > model.max_context:
         raise ConfigError(
-            f"engine.max_model_len = {engine.max_model_len}: {model.id} goes up to {model.max_context} tokens; "
+            f"{engine.key('max_model_len')} = {asked}: {model.id} goes up to {model.max_context} tokens; "
             "use at most that"
         )
-    return engine.max_model_len
+    return asked
 
 
-def _batch_limits(engine: Engine, gpu: Gpu, model_len: int) -> tuple[int, int]:
-    """Return max_num_batched_tokens and max_num_seqs, with vLLM's corrections of its own defaults."""
-    default_tokens, default_seqs = default_batch_limits(gpu)
-    seqs = engine.max_num_seqs or default_seqs
-    tokens = engine.max_num_batched_tokens
-    if tokens is None:
-        tokens = default_tokens if engine.enable_chunked_prefill else max(model_len, default_tokens)
-        tokens = min(tokens, seqs * model_len)
-    if engine.max_num_seqs is None:
-        seqs = min(seqs, tokens)
+def _batch_limits(engine: EngineSection, gpu: Gpu, model_len: int) -> tuple[int, int]:
     try:
-        check_batch_limits(tokens, seqs, model_len, engine.enable_chunked_prefill)
+        return engine.batch_limits(gpu.memory_gib, gpu.name, model_len)
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return tokens, seqs
 
 
 def _memory(
@@ -237,13 +230,13 @@ def _memory(
     return kv_capacity.memory(
         gpu,
         model,
-        tensor_parallel_size=changed.get("tp", config.engine.tensor_parallel_size),
+        tensor_parallel_size=changed.get("tp", config.engine.limit("tensor_parallel_size")),
         weight_dtype=weight_dtype,
         kv_cache_dtype=kv_dtype,
-        gpu_memory_utilization=config.engine.gpu_memory_utilization,
+        gpu_memory_utilization=config.engine.limit("gpu_memory_utilization"),
         max_num_batched_tokens=tokens,
         max_num_seqs=seqs,
-        block_size=config.engine.block_size,
+        block_size=config.engine.limit("block_size"),
     )
 
 
@@ -253,7 +246,7 @@ def _check_fits(
     """Raise ConfigError with what would work, if weights and overhead leave no room for KV."""
     if memory.num_gpu_blocks >= 2:
         return
-    tp = config.engine.tensor_parallel_size
+    tp = config.engine.limit("tensor_parallel_size")
 
     def fits(other: Gpu, dtype: str, size: int) -> bool:
         if dtype == "fp8" and other.fp8_tflops is None:
@@ -264,33 +257,39 @@ def _check_fits(
     dtypes = [dtype for dtype in ("fp8", "w4a16") if dtype != weight_dtype and fits(gpu, dtype, tp)]
     others = [other.id for other in catalogue.gpus().values() if other.id != gpu.id and fits(other, weight_dtype, tp)]
     ways = [
-        f"engine.tensor_parallel_size = {_listed(sizes[:3])}" if sizes else "",
+        f"{config.engine.key('tensor_parallel_size')} = {_listed(sizes[:3])}" if sizes else "",
         f"hardware.weight_dtype = {_listed(dtypes)}" if dtypes else "",
         f"hardware.gpu = {_listed(others)}" if others else "",
     ]
     advice = "; or ".join(way for way in ways if way)
+    share = config.engine.limit("gpu_memory_utilization")
     raise ConfigError(
         f'hardware.model = "{model.id}": does not fit on {tp} x {gpu.id}: per GPU '
-        f"{memory.usable_gib:.2f} GiB usable ({config.engine.gpu_memory_utilization:g} of {gpu.memory_gib:g}), "
+        f"{memory.usable_gib:.2f} GiB usable ({share:g} of {gpu.memory_gib:g}), "
         f"{memory.weights_gib:.2f} GiB weights ({weight_dtype}), {memory.overhead_gib:.2f} GiB overhead at "
         f"{tokens} tokens and {seqs} sequences a step. "
         + (f"What would fit: {advice}" if advice else "No size, weight type or single accelerator here fits it.")
     )
 
 
-def _fitting_length(engine: Engine, model: Model, length: int, blocks: int) -> int:
+def _fitting_length(engine: EngineSection, model: Model, length: int, blocks: int) -> int:
     """Return max_model_len; -1 becomes the longest that fits, anything else must fit as vLLM demands at start."""
-    longest = (blocks - 1) * engine.block_size
-    if engine.max_model_len == AUTO_LENGTH:
+    block_size, asked = engine.limit("block_size"), engine.limit("max_model_len")
+    longest = (blocks - engine.NULL_BLOCKS) * block_size
+    if asked == AUTO_LENGTH:
         return min(length, longest)
-    if length > blocks * engine.block_size:
-        ways = "engine.gpu_memory_utilization or engine.tensor_parallel_size, or lower engine.max_num_seqs"
-        if engine.num_gpu_blocks is not None:
-            ways = "engine.num_gpu_blocks"
-        whose = "the model's own limit" if engine.max_model_len is None else "one sequence of that length"
+    if length > blocks * block_size:
+        share, tp, seqs = (
+            engine.key(name) for name in ("gpu_memory_utilization", "tensor_parallel_size", "max_num_seqs")
+        )
+        ways = f"{share} or {tp}, or lower {seqs}"
+        if engine.limit("num_gpu_blocks") is not None:
+            ways = engine.key("num_gpu_blocks")
+        whose = "the model's own limit" if asked is None else "one sequence of that length"
         raise ConfigError(
-            f"engine.max_model_len = {length}: {whose} does not fit in the KV cache of {blocks} blocks of "
-            f"{engine.block_size} tokens, so vLLM would refuse to start; set it to at most {longest}, or raise {ways}"
+            f"{engine.key('max_model_len')} = {length}: {whose} does not fit in the KV cache of {blocks} blocks of "
+            f"{block_size} tokens, so {engine.policy.replace('vllm', 'vLLM')} would refuse to start; set it to "
+            f"at most {longest}, or raise {ways}"
         )
     return length
 
@@ -298,14 +297,14 @@ def _fitting_length(engine: Engine, model: Model, length: int, blocks: int) -> i
 def _resolved_config(config: Config, engine: dict[str, Any], hardware: dict[str, Any]) -> Config:
     return config.model_copy(
         update={
-            "engine": config.engine.model_copy(update=engine),
+            "engine": config.engine.resolved(engine),
             "hardware": config.hardware.model_copy(update=hardware),
         }
     )
 
 
 def _warnings(
-    engine: Engine,
+    engine: EngineSection,
     gpu: Gpu,
     model: Model,
     kv_dtype: str,
@@ -315,7 +314,7 @@ def _warnings(
     steps: StepTime,
 ) -> list[str]:
     found = list(steps.notes)
-    tp = engine.tensor_parallel_size
+    tp, stated = engine.limit("tensor_parallel_size"), engine.limit("num_gpu_blocks")
     if model.kv_heads is not None and tp > model.kv_heads:
         found.append(
             f"Each of the {model.kv_heads} KV heads is kept on {tp // model.kv_heads} GPUs: beyond "
@@ -325,15 +324,16 @@ def _warnings(
         found.append(f"{gpu.id} has no FP8 arithmetic: FP8 KV is stored but converted on use; that time is left out.")
     if model.sliding_window is not None:
         found.append(f"{model.id} has sliding-window layers; all layers are treated as full attention.")
-    if engine.num_gpu_blocks is not None and engine.num_gpu_blocks > memory.num_gpu_blocks:
+    if stated is not None and stated > memory.num_gpu_blocks:
         found.append(
-            f"engine.num_gpu_blocks = {engine.num_gpu_blocks} is more than the {memory.num_gpu_blocks} blocks "
+            f"{engine.key('num_gpu_blocks')} = {stated} is more than the {memory.num_gpu_blocks} blocks "
             "that fit in memory by this model's sum."
         )
-    if length > (blocks - 1) * engine.block_size:
+    usable_tokens = (blocks - engine.NULL_BLOCKS) * engine.limit("block_size")
+    if length > usable_tokens:
         found.append(
-            f"A sequence of engine.max_model_len = {length} tokens needs every block; vLLM starts, but one block is "
-            f"never handed out, so a request beyond {(blocks - 1) * engine.block_size} tokens stalls."
+            f"A sequence of {engine.key('max_model_len')} = {length} tokens needs every block; the engine starts, but "
+            f"one block is never handed out, so a request beyond {usable_tokens} tokens stalls."
         )
     return found
 

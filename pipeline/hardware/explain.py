@@ -33,7 +33,7 @@ def explain(deployment: Deployment, lengths: Sequence[int] = ()) -> dict[str, An
         "max_num_seqs": deployment.max_num_seqs,
         "max_num_batched_tokens": deployment.max_num_batched_tokens,
         "block_size": deployment.block_size,
-        "gpu_memory_utilization": deployment.config.engine.gpu_memory_utilization,
+        "gpu_memory_utilization": deployment.config.engine.limit("gpu_memory_utilization"),
         "attention": _attention(deployment),
         "concurrency": [concurrency(deployment, length) for length in asked],
         "reserving": reserving(deployment),
@@ -67,7 +67,7 @@ def reserving(deployment: Deployment) -> int:
 def naive(deployment: Deployment) -> dict[str, Any]:
     """Return the sum "budget / max length" with the share of memory taken after the weights, and what it leaves out."""
     memory, tp = deployment.memory, deployment.tensor_parallel_size
-    share = deployment.config.engine.gpu_memory_utilization
+    share = deployment.config.engine.limit("gpu_memory_utilization")
     budget_gib = share * (memory.total_gib - memory.weights_gib)
     tokens = int(budget_gib * GIB / memory.kv_bytes_per_token)
     return {
@@ -107,7 +107,7 @@ def _memory(deployment: Deployment, **changed: Any) -> Memory:
     return kv_capacity.memory(
         deployment.gpu,
         deployment.model,
-        gpu_memory_utilization=engine.gpu_memory_utilization,
+        gpu_memory_utilization=engine.limit("gpu_memory_utilization"),
         max_num_batched_tokens=deployment.max_num_batched_tokens,
         max_num_seqs=deployment.max_num_seqs,
         block_size=deployment.block_size,

@@ -13,7 +13,7 @@ import numba
 
 def _cache_folder() -> Path:
     digest = hashlib.sha256()
-    for file in sorted(Path(__file__).parent.glob("*.py")):
+    for file in sorted(Path(__file__).parent.rglob("*.py")):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     for word in (numba.__version__, os.environ.get("NUMBA_BOUNDSCHECK", "")):
         digest.update(word.encode() + b"\0")

@@ -12,8 +12,8 @@ from pipeline.kernel.layout import DONE, ENDED, FOREVER, NEED_TRACE, NONE, STALL
 
 @compiled
 def advance(
-    requests, hashes, arrivals, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
-    steps, gaps, decisions, g_ns, cost, engines, fleet_, released,
+    requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engines, parts, fleet_,
+    released,
 ):  # fmt: skip
     """Replay until there is a reason to stop, and return it, as `fleet.advance` does.
 
@@ -39,8 +39,8 @@ def advance(
         this.horizon_ns = min(arrival_ns, other_ns)
         this.stepwise = not this.collect_due and this.horizon_ns == event_ns and event_ns != FOREVER
         reason = engine.run(
-            requests, hashes, arrivals[r], heap[r], slots[r], tables[r], cached[r], runs[r], index[r], idle[r],
-            phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns, cost, this,
+            requests, hashes, lengths, arrivals[r], heap[r], flights[r], steps[r], gaps[r], decisions[r], g_ns, cost,
+            this, parts, r,
         )  # fmt: skip
         release.answer(requests, released, this, fleet_)
         if reason not in (NEED_TRACE, ENDED, TRACE_DONE, STALLED):

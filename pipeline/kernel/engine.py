@@ -1,180 +1,58 @@
-"""The engine's loop: vLLM 0.33's scheduler under a virtual clock.
+"""One replica: the loop of the policy whose arrays are given.
 
-`run` goes on until an output buffer is full or the trace ends and can then be called again: all state is
-in the arrays. It allocates nothing.
+A policy is a module with `Parts`, a NamedTuple of the arrays that only it has, and `run`. The type of the arrays
+chooses the policy when the caller is compiled, so that each caller is compiled once a policy, and only for the
+policies in use.
 """
 
-from pipeline.kernel import admission, batch_plan, commit, shortcut, wait_queue
-from pipeline.kernel.compile import compiled, inlined
-from pipeline.kernel.layout import (
-    DECISIONS_FULL,
-    ENDED,
-    FOREVER,
-    GAPS_FULL,
-    MAX_STEPS,
-    NEED_TRACE,
-    NONE,
-    STALLED,
-    STEPS_FULL,
-    TRACE_DONE,
-)
+import sys
+from typing import Any
+
+from numba import types
+from numba.extending import overload
 
 
-@compiled
-def run(
-    requests, hashes, arrivals, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
-    steps, gaps, decisions, g_ns, cost, engine,
-):  # fmt: skip
+def run(requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engine, parts, replica):
     """Replay until there is a reason to stop, and return it (`layout.TRACE_DONE` and following).
 
-    Nothing is decided at or after `engine.horizon_ns`, and no step collected that ends after it, so that
-    more arrivals can be sent to this replica from then on. `engine.stepwise` allows one decision at the horizon.
+    All state is in the arrays, nothing is allocated, and the next call goes on. Nothing is decided at or after
+    `engine.horizon_ns`, and no step collected that ends after it, so that more arrivals can be sent to this replica
+    from then on. `engine.stepwise` allows one decision at the horizon.
 
     requests  : REQUEST[window], the loaded rows of the trace; outcomes are written here
     hashes    : uint64[power of two], prefix hashes of the loaded rows
+    lengths   : int32[power of two], tokens of each sample of the loaded rows
     arrivals  : int64[window], rows routed to this replica, in order
     heap      : int64[window], waiting rows by priority
-    slots     : SLOT[most running requests]
-    tables    : int32[slots + 1, blocks of one request], the last row for the head of the queue
-    cached    : CACHED[runs * RUN_BLOCKS], blocks that the prefix index lists
-    runs      : RUN[num_gpu_blocks]
-    index     : int32[power of two], heads of the prefix index
-    idle      : int32[power of two], at least twice num_gpu_blocks, queue of idle blocks
-    phases    : GROUP[block_size]
-    calendar  : int32[power of two], more than a request can generate
-    flights   : FLIGHT[2]
-    promoted  : int32[slots], scratch
+    flights   : FLIGHT[2], ends of the steps in flight
     steps, gaps, decisions : STEP[], GAP[], DECISION[] output; engine.*_used rows of each are filled
     g_ns, cost : see step_time
     engine    : ENGINE record
+    parts     : arrays of the policy for all replicas
+    replica   : number of this one, its place in `parts`
     """
-    while True:
-        if engine.collect_due:
-            if flights[(engine.steps - engine.in_flight) & 1].end_ns > engine.horizon_ns:
-                return NEED_TRACE
-            engine.collect_due = 0
-            commit.collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, flights, engine)
-        if engine.now_ns >= engine.horizon_ns + engine.stepwise:
-            return NEED_TRACE
-        if engine.timeout_ns != NONE:
-            commit.give_up(
-                requests, arrivals, heap, slots, tables, cached, idle, phases, calendar, flights, gaps, engine
-            )
-        wait_queue.arrive(requests, arrivals, heap, engine)
-        if engine.ended != NONE:
-            return ENDED
-        if engine.unfinished == 0:
-            if engine.in_flight > 0:
-                engine.collect_due = 1  # the clients of a step in flight have all given up
-            elif not _jump(requests, arrivals, engine):
-                return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
-            continue
-        if engine.steps_used == len(steps):
-            return STEPS_FULL
-        if engine.gaps_used + engine.running > len(gaps):
-            return GAPS_FULL
-        if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
-            return DECISIONS_FULL
-        if engine.shortcut and engine.waiting == 0 and engine.running == engine.decoding and engine.fresh == 0:
-            before = engine.steps_used
-            until_ns = wait_queue.next_event_ns(requests, arrivals, engine)
-            until_ns = engine.horizon_ns if until_ns == NONE else min(until_ns, engine.horizon_ns)
-            shortcut.coast(
-                hashes, slots, tables, cached, runs, index, idle, phases, calendar, flights, steps, g_ns, cost, engine,
-                until_ns,
-            )  # fmt: skip
-            if engine.steps_used > before:
-                continue
-        step = steps[engine.steps_used]
-        start_ns = max(engine.now_ns, engine.gpu_free_ns)
-        _open(engine, step)
-        if not engine.shortcut or not shortcut.plan(
-            requests, hashes, slots, tables, cached, runs, index, idle, phases, promoted, cost, engine, step
-        ):
-            batch_plan.serve(
-                requests, hashes, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
-                decisions, gaps, cost, engine, step,
-            )  # fmt: skip
-        if step.preempted == 0:
-            admission.admit(
-                requests,
-                hashes,
-                heap,
-                slots,
-                tables,
-                cached,
-                runs,
-                index,
-                idle,
-                promoted,
-                decisions,
-                cost,
-                engine,
-                step,
-                start_ns,
-            )
-            if not engine.held:
-                engine.bound = engine.waiting > 0
-        if step.scheduled == 0 and step.preempted == 0:
-            if engine.in_flight > 0:
-                engine.collect_due = 1
-            elif not _jump(requests, arrivals, engine):
-                return STALLED if engine.horizon_ns == FOREVER else NEED_TRACE
-            continue
-        _keep_cadence(engine, step)
-        commit.log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, engine, step, start_ns)
-        if engine.steps == engine.max_steps:
-            return MAX_STEPS
-        engine.collect_due = engine.in_flight == engine.depth
-        if engine.stepwise:
-            return NEED_TRACE
+    policy = sys.modules[type(parts).__module__]
+    return policy.run(
+        requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engine, parts, replica
+    )  # fmt: skip
 
 
-@inlined
-def _jump(requests, arrivals, engine):
-    """Move the clock to the next event; return whether one is known."""
-    when = wait_queue.next_event_ns(requests, arrivals, engine)
-    if when == NONE or when > engine.horizon_ns:
-        engine.wake_ns = FOREVER if when == NONE else when
-        return False
-    engine.now_ns = max(engine.now_ns, when)
-    return True
+_OPTIONS: Any = {"error_model": "numpy", "_nrt": False}
 
 
-@inlined
-def _open(engine, step):
-    """Begin a decision: clear its counts, settle threshold and cadence."""
-    step.context_tokens = 0
-    step.decode_context_tokens = 0
-    step.prefill_area2 = 0
-    step.scheduled = 0
-    step.sampled = 0
-    step.prefill_tokens = 0
-    step.decode_tokens = 0
-    step.admitted = 0
-    step.resumed = 0
-    step.preempted = 0
-    step.hit_tokens = 0
-    step.evicted_blocks = 0
-    step.new_blocks = 0
-    step.new_blocks_crc = 0
-    engine.chunk_ns = 0.0
-    engine.carried_prefill = 0
-    engine.gap_mark = engine.gaps_used
-    present = engine.running + engine.waiting
-    engine.step_threshold = 0
-    if engine.threshold > 0 and present > 1:
-        engine.step_threshold = engine.threshold
-        if engine.adaptive_threshold:
-            engine.step_threshold = max(engine.threshold, engine.max_num_batched_tokens // present)
-    since = engine.busy_steps + 1 - engine.last_prefill_step
-    others = engine.running > engine.prefilling
-    engine.held = since < engine.prefill_interval and others and not engine.bound
+@overload(run, jit_options=_OPTIONS)
+def _run(
+    requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engine, parts, replica
+):  # fmt: skip
+    assert isinstance(parts, types.NamedTuple | types.NamedUniTuple), parts
+    run_policy = sys.modules[parts.instance_class.__module__].run
 
+    def chosen(
+        requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engine, parts, replica
+    ):  # fmt: skip
+        return run_policy(
+            requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engine, parts,
+            replica,
+        )  # fmt: skip
 
-@inlined
-def _keep_cadence(engine, step):
-    if step.scheduled > 0:
-        if engine.carried_prefill:
-            engine.last_prefill_step = engine.busy_steps + 1
-        engine.busy_steps += 1
+    return chosen

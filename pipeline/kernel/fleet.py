@@ -12,14 +12,13 @@ from pipeline.kernel.layout import DONE, NEED_TRACE, NONE, STALLED, TRACE_DONE
 
 @compiled
 def advance(
-    requests, hashes, arrivals, heap, slots, tables, cached, runs, index, idle, phases, calendar, flights, promoted,
-    steps, gaps, decisions, g_ns, cost, engines, fleet,
+    requests, hashes, lengths, arrivals, heap, flights, steps, gaps, decisions, g_ns, cost, engines, parts, fleet
 ):  # fmt: skip
     """Route the loaded rows and bring every replica to `fleet.horizon_ns`.
 
     Returns NEED_TRACE there, TRACE_DONE when all replicas have come to their end, or the reason for which
     replica `fleet.stopped` must be served first. Arrays are those of `engine.run`, one row per replica, but
-    for the shared `requests`, `hashes`, `g_ns` and `cost`.
+    for the shared `requests`, `hashes`, `lengths`, `g_ns` and `cost`.
     """
     while fleet.next_row < fleet.loaded_rows:
         row = fleet.next_row
@@ -29,9 +28,8 @@ def advance(
                 for r in range(len(engines)):
                     engines[r].horizon_ns = request.arrival_ns
                     reason = engine.run(
-                        requests, hashes, arrivals[r], heap[r], slots[r], tables[r], cached[r], runs[r], index[r],
-                        idle[r], phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns,
-                        cost, engines[r],
+                        requests, hashes, lengths, arrivals[r], heap[r], flights[r], steps[r], gaps[r], decisions[r],
+                        g_ns, cost, engines[r], parts, r,
                     )  # fmt: skip
                     if reason != NEED_TRACE:
                         fleet.stopped = r
@@ -45,9 +43,8 @@ def advance(
     for r in range(len(engines)):
         engines[r].horizon_ns = fleet.horizon_ns
         reason = engine.run(
-            requests, hashes, arrivals[r], heap[r], slots[r], tables[r], cached[r], runs[r], index[r], idle[r],
-            phases[r], calendar[r], flights[r], promoted[r], steps[r], gaps[r], decisions[r], g_ns, cost,
-            engines[r],
+            requests, hashes, lengths, arrivals[r], heap[r], flights[r], steps[r], gaps[r], decisions[r], g_ns, cost,
+            engines[r], parts, r,
         )  # fmt: skip
         if reason == NEED_TRACE:
             all_done = False

@@ -31,7 +31,7 @@ TRACE_DONE, STALLED, STEPS_FULL, GAPS_FULL, DECISIONS_FULL, NEED_TRACE, MAX_STEP
 FOREVER = np.iinfo(np.int64).max
 
 # Kinds of a decision row.
-CONTINUED, ADMITTED, RESUMED, LOST = 0, 1, 2, 3
+CONTINUED, ADMITTED, RESUMED, LOST, SWAPPED_OUT, SWAPPED_IN, DROPPED = range(7)
 
 _i1, _i4, _i8, _u4, _u8, _f8 = np.int8, np.int32, np.int64, np.uint32, np.uint64, np.float64
 
@@ -44,7 +44,12 @@ REQUEST = np.dtype(
         ("prefix_block_tokens", _i4),
         ("input_tokens", _i4),
         ("target_tokens", _i4),  # known tokens at which it ends
+        ("max_tokens", _i4),  # of the answer, as the request states it; NONE: not stated
         ("priority", _i4),
+        ("tenant", _i4),  # number of its tenant, by first appearance
+        ("samples", _i4),  # answers to the one prompt
+        ("sample_start", _i8),  # first of their lengths in the ring of lengths
+        ("ignore_eos", _i1),  # it never ends before max_tokens, and says so
         ("end_outcome", _i1),  # outcome when it gets there
         # its life
         ("life", _i1),
@@ -226,6 +231,7 @@ ENGINE = np.dtype(
             "feedback",  # ends release other requests: note them, and come back
             "window_mask",
             "hash_mask",
+            "length_mask",
             "index_mask",
             "calendar_mask",
             "idle_mask",
@@ -267,6 +273,7 @@ ENGINE = np.dtype(
             # KV blocks
             "idle_head",
             "idle_tail",
+            "most_blocks",  # KV blocks that can be handed out in all
             "free_blocks",
             "cached_blocks",
             "unused_run",

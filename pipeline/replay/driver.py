@@ -4,6 +4,7 @@ The kernel runs until a buffer is full, the driver hands the buffer to the sink 
 replay of any length needs memory for what is alive, not for what has been.
 """
 
+import importlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,10 @@ from pipeline.hardware import Deployment
 from pipeline.kernel import layout
 from pipeline.replay import checks, manifest, tables
 from pipeline.replay.manifest import TraceFile
+from pipeline.replay.policies.base import PolicySettings
 from pipeline.replay.sink import RunFolder
 from pipeline.replay.source import Source
-from pipeline.replay.state import Settings, State, StepCost
+from pipeline.replay.state import State, StepCost
 
 
 @dataclass(slots=True)
@@ -169,12 +171,12 @@ def _write_requests(
     folder.write("requests", 0, lambda: tables.requests(rows, first, identity))
 
 
-def settings(deployment: Deployment, decisions: bool) -> Settings:
+def settings(deployment: Deployment, decisions: bool) -> PolicySettings:
     """Return the engine and client settings of a deployment as the kernel takes them."""
-    engine, load = deployment.config.engine, deployment.config.load
-    names = [name for name in Settings.__dataclass_fields__ if name in type(engine).model_fields]
-    return Settings(
-        **{name: getattr(engine, name) for name in names},
+    load = deployment.config.load
+    policy = importlib.import_module(f"pipeline.replay.policies.{deployment.config.engine.policy}").Settings
+    return policy(
+        **policy.of(deployment),
         timeout_ns=_timeout_ns(load.timeout_s),
         queue_limit=load.queue_limit,
         concurrency=load.concurrency,
@@ -214,7 +216,7 @@ def _manifest(
     return {
         "version": schema.RUN_VERSION,
         "run_id": run,
-        "engine_version": manifest.ENGINE_VERSION,
+        "engine_version": manifest.engine_version(deployment.config),
         "config": config_module.to_dict(deployment.config),
         "config_digest": config_module.digest(deployment.config),
         "decisions": decisions,
@@ -233,7 +235,7 @@ def _manifest(
         "hardware": hardware.describe(deployment),
         "unmodelled": [
             *deployment.unmodelled,
-            *_unmodelled(source, deployment.config.load),
+            *_unmodelled(source, deployment.config),
             *manifest.LEFT_OUT,
         ],
         "warnings": [*deployment.warnings, *_warnings(source, where, state.stalled)],
@@ -251,11 +253,11 @@ def sorted_items(counts: dict[str | None, int]) -> list[tuple[str | None, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0] or ""))
 
 
-def _unmodelled(source: Source, load: config_module.Load) -> list[str]:
+def _unmodelled(source: Source, config: Config) -> list[str]:
     found = []
-    if source.several_samples:
+    if source.several_samples and not config.engine.SAMPLES:
         found.append(f"{source.several_samples:,} requests ask for several samples (n > 1); one was replayed for each")
-    if source.following and load.sessions == "logged":
+    if source.following and config.load.sessions == "logged":
         found.append(
             f"{source.following:,} requests follow another one; they do not wait for its end, which load.sessions = "
             "follow would make them do"

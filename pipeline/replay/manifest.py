@@ -13,7 +13,7 @@ from typing import Any
 from pipeline import __version__, config, schema
 from pipeline.config import Config
 
-ENGINE_VERSION = f"servecast {__version__} vllm/0.33.0"
+PROGRAM = f"servecast {__version__}"
 
 LEFT_OUT = (
     "beam search, LoRA, pipeline parallelism, sliding-window and hybrid attention",
@@ -39,11 +39,16 @@ def run_id(trace_digest: str, where: str | None, settings: Config, decisions: bo
         "trace": trace_digest,
         "where": where,
         "config": config.digest(settings),
-        "engine": ENGINE_VERSION,
+        "engine": engine_version(settings),
         "schema": schema.RUN_VERSION,
         "decisions": decisions,
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def engine_version(settings: Config) -> str:
+    """Return the version of this program and of the engine whose decisions it makes."""
+    return f"{PROGRAM} {settings.engine.MODELS}"
 
 
 def find(root: Path, run: str) -> Path | None:

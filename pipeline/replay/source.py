@@ -21,8 +21,11 @@ from pipeline.replay.state import TraceBatch
 from pipeline.replay.tables import IDENTITY
 
 BATCH_ROWS = 16_384
-_ENGINE = ("arrival_us", "output_tokens", "priority", "prefix_hashes", "prefix_block_tokens", "prefix_tokens")
-_CHECKS = ("replayable", "n", "after_request_id", "think_us")
+_ENGINE = (
+    *("arrival_us", "output_tokens", "max_tokens", "n", "priority"),
+    *("prefix_hashes", "prefix_block_tokens", "prefix_tokens"),
+)
+_CHECKS = ("replayable", "after_request_id", "think_us")
 
 
 class Source:
@@ -38,6 +41,8 @@ class Source:
         self.with_prefix = 0
         self.several_samples = 0
         self.following = 0  # name a former request in the log
+        self.samples = config.engine.SAMPLES
+        self.tenants: dict[str | None, int] = {}
         self.models: dict[str | None, int] = {}
         self.first_us: int | None = None
         self.last_us = 0
@@ -122,11 +127,16 @@ class Source:
         former: np.ndarray | int = NONE
         if self.former_rows is not None:
             former = self.former_rows[self.rows - len(table) : self.rows]
+        samples, sample_offsets = self._samples(table)
         return TraceBatch(
             arrival_ns=arrival_ns,
             input_tokens=_filled(table, "input_tokens", 0),
             output_tokens=_filled(table, "output_tokens", 0),
             end_outcome=outcome,
+            max_tokens=_filled(table, "max_tokens", NONE),
+            lengths=samples,
+            length_offsets=sample_offsets,
+            tenant=self._tenants(table["tenant"]),
             priority=_filled(table, "priority", 0),
             prefix_tokens=_filled(table, "prefix_tokens", 0),
             prefix_block_tokens=_filled(table, "prefix_block_tokens", 1),
@@ -136,6 +146,25 @@ class Source:
             think_ns=1000 * _filled(table, "think_us", 0),
             replica=self.router.choose(table["replayable"].to_numpy(), table["session_id"]),
         )
+
+    def _tenants(self, column: pa.ChunkedArray) -> np.ndarray:
+        """Return int32 numbers of the tenants, by first appearance; requests without one share a number."""
+        coded = pc.dictionary_encode(column.combine_chunks().cast(pa.string()), null_encoding="encode")
+        numbers = [self.tenants.setdefault(name, len(self.tenants)) for name in coded.dictionary.to_pylist()]
+        return np.array(numbers, np.int32)[coded.indices.to_numpy()]
+
+    def _samples(self, table: pa.Table) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the tokens of every sample and where each row's begin; None where one sample a request is replayed.
+
+        Logs count the output of all samples together, so each gets an equal share, the first ones what is left over.
+        """
+        if not self.samples:
+            return None, None
+        counts = np.maximum(_filled(table, "n", 1), 1)
+        share, over = np.divmod(_filled(table, "output_tokens", 0), counts)
+        offsets = np.append(0, np.cumsum(counts))
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return np.repeat(share, counts) + (place < np.repeat(over, counts)), offsets
 
 
 def _filled(table: pa.Table, name: str, value: int) -> np.ndarray:

@@ -9,37 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel import block_pool, clients, fleet, layout
+from pipeline.kernel import clients, fleet, layout
 from pipeline.kernel.layout import NONE
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the kernel needs to know of engine and clients, every default resolved."""
-
-    block_size: int  # tokens per KV block
-    num_gpu_blocks: int  # KV blocks, the null block included
-    max_model_len: int  # tokens
-    max_num_batched_tokens: int  # most tokens in one step
-    max_num_seqs: int
-    max_num_active_seqs: int | None = None
-    enable_chunked_prefill: bool = True
-    enable_prefix_caching: bool = True
-    scheduling_policy: str = "fcfs"
-    long_prefill_token_threshold: int = 0
-    long_prefill_token_threshold_adaptive: bool = False
-    scheduler_reserve_full_isl: bool = True
-    watermark: float = 0.0
-    prefill_schedule_interval: int = 1
-    async_scheduling: bool = True
-    timeout_ns: int | None = None
-    queue_limit: int | None = None
-    concurrency: int | None = None  # closed loop: requests in flight in the whole fleet
-    sessions: bool = False  # rows that follow another one wait for its end; not with concurrency
-    max_steps: int | None = None
-    shortcut: bool = True  # plan without visiting every request where that is exact
-    decisions: bool = False  # one row per step and request; every request is then visited
-    audit: bool = False  # checksums of the blocks handed out
+from pipeline.replay.policies.base import PolicySettings
+from pipeline.replay.ring import Ring, power_of_two, put, take
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +39,11 @@ class TraceBatch:
     replica     : replica chosen beforehand, NONE for the one with the fewest requests in flight
     after       : row that it follows in a session, NONE: arrives by itself
     think_ns    : from the end of that one to its arrival
+    max_tokens  : most tokens of the answer, as the request states it, NONE where it does not
+    tenant      : number of its tenant
+    ignore_eos  : whether it states that only max_tokens ends it
     hashes      : uint64, those of row i are hashes[hash_offsets[i]:hash_offsets[i + 1]]
+    lengths     : int32, tokens of each sample, as hashes with length_offsets; None: one sample of output_tokens
     """
 
     arrival_ns: np.ndarray
@@ -80,6 +57,11 @@ class TraceBatch:
     hash_offsets: np.ndarray
     after: np.ndarray | int = NONE
     think_ns: np.ndarray | int = 0
+    max_tokens: np.ndarray | int = NONE
+    tenant: np.ndarray | int = 0
+    ignore_eos: np.ndarray | int = 0
+    lengths: np.ndarray | None = None
+    length_offsets: np.ndarray | None = None
     replica: np.ndarray | int = NONE
 
     def __len__(self) -> int:
@@ -90,114 +72,71 @@ class TraceBatch:
 class State:
     """Replicas of one engine: settings in, arrays inside; the first axis of an array is the replica.
 
-    `requests` and `hashes` are the window of the trace, which all share.
+    `requests`, `hashes` and `lengths` are the window of the trace, which all share; `parts` are the policy's.
     """
 
-    settings: Settings
+    settings: PolicySettings
     cost: StepCost
     replicas: int = 1
     step_rows: int = 16_384  # two megabytes, which stay in the cache until they are taken out
     gap_rows: int = 65_536
     decision_rows: int = 1 << 20
     window: int = 1 << 10
-    hash_end: int = field(init=False, default=0)
+    hashes: Ring = field(init=False)
+    lengths: Ring = field(init=False)
     requests: Any = field(init=False)
-    hashes: Any = field(init=False)
     arrivals: Any = field(init=False)
     heap: Any = field(init=False)
     released: Any = field(init=False)
-    slots: Any = field(init=False)
-    tables: Any = field(init=False)
-    cached: Any = field(init=False)
-    runs: Any = field(init=False)
-    index: Any = field(init=False)
-    idle: Any = field(init=False)
-    phases: Any = field(init=False)
-    calendar: Any = field(init=False)
     flights: Any = field(init=False)
-    promoted: Any = field(init=False)
     steps: Any = field(init=False)
     gaps: Any = field(init=False)
     decisions: Any = field(init=False)
     costs: Any = field(init=False)
     engines: Any = field(init=False)
+    parts: Any = field(init=False)
     fleets: Any = field(init=False)
 
     def __post_init__(self) -> None:
         s, n = self.settings, self.replicas
-        active = s.max_num_active_seqs or s.max_num_seqs
-        block_columns = min(-(-s.max_model_len // s.block_size), s.num_gpu_blocks)
-        self.window = _power_of_two(self.window)
+        self.window = power_of_two(self.window)
         self.requests = layout.records(layout.REQUEST, self.window)
-        self.hashes = np.zeros(self.window, np.uint64)
+        self.hashes = Ring(np.uint64, self.window)
+        self.lengths = Ring(np.int32, self.window)
         self.arrivals = np.zeros((n, self.window), np.int64)
         self.heap = np.zeros((n, self.window), np.int64)
         self.released = np.zeros(self.window, np.int64)
-        self.slots = layout.records(layout.SLOT, n, active)
-        self.slots.later[:] = np.append(np.arange(1, active), NONE)
-        # Rows that begin a power of two apart would all fall into the same few sets of the cache.
-        self.tables = np.zeros((n, active + 1, block_columns + 16 * 17), np.int32)
-        # Each run holds a block at least. Memory that is never used is never taken from the system.
-        self.cached = layout.records(layout.CACHED, n, s.num_gpu_blocks * layout.RUN_BLOCKS)
-        self.runs = layout.records(layout.RUN, n, s.num_gpu_blocks)
-        self.runs.later[:] = np.append(np.arange(1, s.num_gpu_blocks), NONE)
-        self.idle = np.zeros((n, _power_of_two(2 * s.num_gpu_blocks)), np.int32)
-        for replica in range(n):
-            block_pool.fill(self.idle[replica], s.num_gpu_blocks)
-        self.index = np.full((n, _power_of_two(2 * s.num_gpu_blocks)), NONE, np.int32)
-        self.phases = layout.records(layout.GROUP, n, s.block_size)
-        self.phases.head[:] = NONE
-        self.phases.tail[:] = NONE
-        self.calendar = np.full((n, _power_of_two(s.max_model_len + 2)), NONE, np.int32)
         self.flights = layout.records(layout.FLIGHT, n, 2)
         self.flights.collect[:] = NONE
-        self.promoted = np.zeros((n, active), np.int32)
         self.steps = layout.records(layout.STEP, n, self.step_rows)
-        self.gaps = layout.records(layout.GAP, n, max(self.gap_rows, 2 * active))
-        decision_rows = max(self.decision_rows, 4 * active) if s.decisions else 0
+        self.gaps = layout.records(layout.GAP, n, max(self.gap_rows, 2 * s.most_running))
+        decision_rows = max(self.decision_rows, 4 * s.most_running) if s.decisions else 0
         self.decisions = layout.records(layout.DECISION, n, decision_rows)
         self.costs = layout.records(layout.COST, 1)
         for name, value in {"mu": 1.0, **self.cost.terms}.items():
             self.costs[name] = value
         self.engines = layout.records(layout.ENGINE, n)
-        self._set_up_engines(active)
+        self._set_up_engines()
+        self.parts = s.parts(self.engines, self.step_rows)
         self.fleets = layout.records(layout.FLEET, 1)
         self.fleet.window_mask = self.window - 1
         self.fleet.closed = s.concurrency is not None
         self.fleet.owed = s.concurrency or 0
 
-    def _set_up_engines(self, active: int) -> None:
+    def _set_up_engines(self) -> None:
         s, e = self.settings, self.engines
-        for name in ("block_size", "max_model_len", "max_num_batched_tokens"):
-            e[name] = getattr(s, name)
-        e.max_active = active
-        e.chunked_prefill = s.enable_chunked_prefill
-        e.prefix_caching = s.enable_prefix_caching
-        e.by_priority = s.scheduling_policy == "priority"
-        e.threshold = s.long_prefill_token_threshold
-        e.adaptive_threshold = s.long_prefill_token_threshold_adaptive
-        e.reserve_full_sequence = s.scheduler_reserve_full_isl
-        e.watermark_blocks = int(s.watermark * s.num_gpu_blocks)
-        e.prefill_interval = s.prefill_schedule_interval
-        e.last_prefill_step = -s.prefill_schedule_interval
-        e.depth = 2 if s.async_scheduling else 1
+        e.max_model_len = s.max_model_len
+        e.max_active = s.most_running
+        e.depth = 1
         e.timeout_ns = NONE if s.timeout_ns is None else s.timeout_ns
         e.queue_limit = NONE if s.queue_limit is None else s.queue_limit
         e.max_steps = NONE if s.max_steps is None else s.max_steps
-        e.shortcut = s.shortcut and not s.decisions
-        e.audit = s.audit
         e.feedback = self.feedback
         e.ended = NONE
         e.window_mask = self.window - 1
-        e.hash_mask = len(self.hashes) - 1
-        e.index_mask = self.index.shape[1] - 1
-        e.calendar_mask = self.calendar.shape[1] - 1
-        e.idle_mask = self.idle.shape[1] - 1
-        e.idle_tail = s.num_gpu_blocks - 1
-        e.free_blocks = s.num_gpu_blocks - 1
-        e.watched_row = NONE
-        e.watch = 1
-        for name in ("queue_head", "queue_tail", "running_head", "running_tail", "prefill_head", "prefill_tail"):
+        e.hash_mask = self.hashes.mask
+        e.length_mask = self.lengths.mask
+        for name in ("queue_head", "queue_tail", "running_head", "running_tail"):
             e[name] = NONE
 
     @property
@@ -224,25 +163,18 @@ class State:
         """Let the kernel go on; return its reason to stop (layout.TRACE_DONE and following)."""
         arrays = (
             self.requests,
-            self.hashes,
+            self.hashes.array,
+            self.lengths.array,
             self.arrivals,
             self.heap,
-            self.slots,
-            self.tables,
-            self.cached,
-            self.runs,
-            self.index,
-            self.idle,
-            self.phases,
-            self.calendar,
             self.flights,
-            self.promoted,
             self.steps,
             self.gaps,
             self.decisions,
             self.cost.g_ns,
             self.costs[0],
             self.engines,
+            self.parts,
             self.fleets[0],
         )
         return clients.advance(*arrays, self.released) if self.feedback else fleet.advance(*arrays)
@@ -251,23 +183,34 @@ class State:
         """Take the rows that a replica has written to `steps`, `gaps` or `decisions` and return a copy."""
         used = int(self.engines[f"{table}_used"][replica])
         self.engines[f"{table}_used"][replica] = 0
-        return _take(getattr(self, table)[replica], 0, used)
+        return take(getattr(self, table)[replica], 0, used)
+
+    def own_columns(self, replica: int) -> np.ndarray:
+        """Return a copy of what the policy notes beside each row of `steps`; call it before those are drained."""
+        return take(self.parts.own_columns[replica], 0, int(self.engines.steps_used[replica]))
 
     def load(self, batch: TraceBatch) -> None:
         """Append trace rows to the window, which grows if it must; the engines may go on to the last arrival."""
         f, n = self.fleet, len(batch)
         first, last = int(f.loaded_rows), int(f.loaded_rows) + n
-        self._make_room(last - self.done_rows, len(batch.hashes))
+        self._make_room(last - self.done_rows)
         rows = layout.records(layout.REQUEST, n)
         rows.arrival_ns = batch.arrival_ns
-        rows.prefix_start = self.hash_end + batch.hash_offsets[:-1]
+        rows.prefix_start = self._append(self.hashes, "prefix_start", batch.hashes) + batch.hash_offsets[:-1]
+        if batch.lengths is not None and batch.length_offsets is not None:
+            rows.sample_start = self._append(self.lengths, "sample_start", batch.lengths) + batch.length_offsets[:-1]
+            rows.samples = np.diff(batch.length_offsets)
+        else:
+            rows.sample_start = self._append(self.lengths, "sample_start", batch.output_tokens) + np.arange(n)
+            rows.samples = 1
         rows.prefix_tokens = batch.prefix_tokens
         rows.prefix_block_tokens = np.maximum(batch.prefix_block_tokens, 1)
         rows.input_tokens = batch.input_tokens
         rows.known_tokens = batch.input_tokens
         whole = batch.input_tokens.astype(np.int64) + batch.output_tokens
         rows.target_tokens = np.minimum(whole, self.settings.max_model_len)
-        rows.priority = batch.priority
+        for name in ("priority", "max_tokens", "tenant", "ignore_eos"):
+            rows[name] = getattr(batch, name)
         rows.after = batch.after
         rows.think_ns = batch.think_ns
         rows.first_follower = NONE
@@ -281,9 +224,7 @@ class State:
         out = batch.end_outcome == layout.NOT_REPLAYED
         rows.life[out] = layout.DONE
         rows.outcome[out] = layout.NOT_REPLAYED
-        _put(self.requests, first, rows)
-        _put(self.hashes, self.hash_end, batch.hashes)
-        self.hash_end += len(batch.hashes)
+        put(self.requests, first, rows)
         f.loaded_rows = last
         if self.settings.sessions:
             clients.link(self.requests, first, last, self.window - 1)
@@ -294,31 +235,33 @@ class State:
         """State that the whole trace is loaded."""
         self.fleet.horizon_ns = layout.FOREVER
 
-    def _make_room(self, rows: int, new_hashes: int) -> None:
+    def _make_room(self, rows: int) -> None:
         f, e = self.fleet, self.engines
-        if rows > self.window:
-            old, alive = self.window, np.arange(self.done_rows, int(f.loaded_rows))
-            self.window = _power_of_two(rows)
-            kept = self.requests[alive & (old - 1)]
-            self.requests = layout.records(layout.REQUEST, self.window)
-            self.requests[alive & (self.window - 1)] = kept
-            self.released = np.pad(self.released, (0, self.window - old))
-            self.heap = np.pad(self.heap, ((0, 0), (0, self.window - old)))
-            arrivals = self.arrivals
-            self.arrivals = np.zeros((self.replicas, self.window), np.int64)
-            for replica in range(self.replicas):
-                numbers = np.arange(max(0, int(e.routed[replica]) - old), int(e.routed[replica]))
-                self.arrivals[replica, numbers & (self.window - 1)] = arrivals[replica, numbers & (old - 1)]
-            e.window_mask = self.window - 1
-            f.window_mask = self.window - 1
-        first_hash = self.hash_end
-        if f.loaded_rows > self.done_rows:
-            first_hash = int(self.requests[self.done_rows & (self.window - 1)].prefix_start)
-        if self.hash_end - first_hash + new_hashes > len(self.hashes):
-            old_hashes, alive = self.hashes, np.arange(first_hash, self.hash_end)
-            self.hashes = np.zeros(_power_of_two(len(alive) + new_hashes), np.uint64)
-            self.hashes[alive & (len(self.hashes) - 1)] = old_hashes[alive & (len(old_hashes) - 1)]
-            e.hash_mask = len(self.hashes) - 1
+        if rows <= self.window:
+            return
+        old, alive = self.window, np.arange(self.done_rows, int(f.loaded_rows))
+        self.window = power_of_two(rows)
+        kept = self.requests[alive & (old - 1)]
+        self.requests = layout.records(layout.REQUEST, self.window)
+        self.requests[alive & (self.window - 1)] = kept
+        self.released = np.pad(self.released, (0, self.window - old))
+        self.heap = np.pad(self.heap, ((0, 0), (0, self.window - old)))
+        arrivals = self.arrivals
+        self.arrivals = np.zeros((self.replicas, self.window), np.int64)
+        for replica in range(self.replicas):
+            numbers = np.arange(max(0, int(e.routed[replica]) - old), int(e.routed[replica]))
+            self.arrivals[replica, numbers & (self.window - 1)] = arrivals[replica, numbers & (old - 1)]
+        e.window_mask = self.window - 1
+        f.window_mask = self.window - 1
+
+    def _append(self, ring: Ring, start: str, values: np.ndarray) -> int:
+        """Append values of the rows being loaded and return their first number; `start` is the rows' column of it."""
+        first = ring.end
+        if self.fleet.loaded_rows > self.done_rows:
+            first = int(self.requests[start][self.done_rows & (self.window - 1)])
+        number = ring.append(values, first)
+        self.engines.hash_mask, self.engines.length_mask = self.hashes.mask, self.lengths.mask
+        return number
 
     def take_done(self, everything: bool = False) -> np.ndarray:
         """Take the leading rows that are done (or all loaded ones) out of the window and return a copy."""
@@ -327,7 +270,7 @@ class State:
             open_rows = self._open_rows(first, last)
             last = open_rows[0] if len(open_rows) else last
         self.engines.first_row[:] = last
-        return _take(self.requests, first, last)
+        return take(self.requests, first, last)
 
     def _open_rows(self, first: int, last: int) -> np.ndarray:
         rows = np.arange(first, last)
@@ -349,8 +292,7 @@ class State:
         for row in self._open_rows(self.done_rows, int(self.fleet.loaded_rows)).tolist():
             request = r[row & mask]
             if request.life == layout.RUNNING:
-                slot = self.slots[request.replica, request.slot]
-                _settle_running(request, slot, self.engines[request.replica], ends.get(row, NONE))
+                self.settings.settle_running(self.parts, request, self.engines[request.replica], ends.get(row, NONE))
             else:
                 request.known_tokens -= request.ending
                 request.finish_step = request.gap_step
@@ -358,46 +300,3 @@ class State:
                 request.first_token_step = request.first_token_ns = request.finish_step = NONE
             request.outcome = layout.NEVER_FINISHED
             request.life = layout.DONE
-
-
-def _settle_running(request: Any, slot: Any, e: Any, end: int) -> None:
-    """Count the delivered tokens of a running request; finish_step becomes the step of the last of them."""
-    landed = int(e.steps - e.in_flight)
-    newest = end if slot.gap_step == NONE else int(slot.gap_step)  # newest step that sampled for it
-    if slot.state == layout.DECODE:
-        computed = int(slot.origin) + int(e.ticks)
-        request.computed_tokens += computed - int(slot.entry_tokens)
-        request.known_tokens = computed + 1
-        newest = int(e.steps) - 1 if slot.gap_step == NONE else newest
-    if newest >= landed:
-        since = max(int(request.first_token_step), int(slot.gap_after), landed)
-        request.known_tokens -= newest - since + 1
-        newest = int(slot.gap_before) if since == int(slot.gap_after) else since - 1
-    request.finish_step = newest
-
-
-def _raw(rows: Any) -> np.ndarray:
-    """Return the bytes of each row: records would be copied field by field."""
-    return rows.view(np.ndarray).view(np.uint8).reshape(len(rows), rows.dtype.itemsize)
-
-
-def _put(ring: Any, first: int, rows: Any) -> None:
-    """Copy rows into a ring whose length is a power of two, from entry number `first` on."""
-    place = first & (len(ring) - 1)
-    straight = min(len(rows), len(ring) - place)
-    _raw(ring)[place : place + straight] = _raw(rows)[:straight]
-    _raw(ring)[: len(rows) - straight] = _raw(rows)[straight:]
-
-
-def _take(ring: Any, first: int, last: int) -> np.ndarray:
-    """Return a copy of the entries number `first` to `last` of a ring."""
-    place, count = first & (len(ring) - 1), last - first
-    straight = min(count, len(ring) - place)
-    rows = np.empty(count, ring.dtype)
-    _raw(rows)[:straight] = _raw(ring)[place : place + straight]
-    _raw(rows)[straight:] = _raw(ring)[: count - straight]
-    return rows
-
-
-def _power_of_two(n: int) -> int:
-    return 1 << max(int(n) - 1, 1).bit_length()

@@ -195,5 +195,5 @@ def setting(run: Run) -> str:
     gpus = f"{size} x {hardware['gpu_name']}" if size > 1 else hardware["gpu_name"]
     return (
         f"{hardware['model']} on {gpus}, {engine['policy']} policy, {words.count(hardware['num_gpu_blocks'])} KV "
-        f"blocks of {engine['block_size']} tokens{estimate}"
+        f"blocks of {hardware['block_size']} tokens{estimate}"
     )

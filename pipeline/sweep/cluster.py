@@ -59,7 +59,7 @@ class Cluster:
             while waiting or running:
                 while waiting and (self.jobs is None or len(running) < self.jobs):
                     job = waiting.pop(0)
-                    running[task.remote(job, plain, content, where, manifest.ENGINE_VERSION)] = job
+                    running[task.remote(job, plain, content, where, manifest.PROGRAM)] = job
                 done, _ = ray.wait(list(running), timeout=_TICK_S)
                 for reference in done:
                     job = running.pop(reference)
@@ -100,8 +100,8 @@ def make(job: Job, trace: TraceFile, content: bytes, where: str | None, version:
     content : the trace, a Parquet file
     version : what the run is to be made with
     """
-    if version != manifest.ENGINE_VERSION:
-        reason = f"a machine of the cluster has {manifest.ENGINE_VERSION}; must be {version}, as here"
+    if version != manifest.PROGRAM:
+        reason = f"a machine of the cluster has {manifest.PROGRAM}; must be {version}, as here"
         return Made(Outcome(None, reason, work.EXIT_INPUT), None)
     with tempfile.TemporaryDirectory(prefix="servecast-") as name:
         root = Path(name)

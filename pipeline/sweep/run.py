@@ -131,13 +131,15 @@ def _make(
     here = [job for job in jobs if cluster is None or manifest.find(root, job.run_id)]
     there = [job for job in jobs if job not in here]
     call = partial(work.make, trace=trace, root=root, where=where)
-    compiling = cluster is None and not work.is_compiled()
+    policies = {job.config.engine.policy for job in jobs}
+    compiling = cluster is None and not all(map(work.is_compiled, policies))
     outcomes: dict[int, Outcome] = {}
 
     def seen(new: dict[int, Outcome], done: float) -> None:
         every = [*outcomes.values(), *new.values()]
         failed = sum(outcome.figures is None for outcome in every)
-        stage = "compiling the engine, once (under a minute)" if compiling and not work.is_compiled() else "replaying"
+        still = compiling and not all(map(work.is_compiled, policies))
+        stage = "compiling the engine, once (under a minute)" if still else "replaying"
         tell(Progress(stage, len(jobs), len(every), failed, len(outcomes) + done))
 
     seen({}, 0.0)

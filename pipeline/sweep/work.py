@@ -11,6 +11,7 @@ from typing import Any
 
 from pipeline import kernel
 from pipeline.config import Config
+from pipeline.engines import DEFAULT, POLICIES
 from pipeline.errors import ServecastError
 from pipeline.query import session
 from pipeline.replay import driver
@@ -18,7 +19,6 @@ from pipeline.replay.manifest import TraceFile
 from pipeline.replay.prepare import prepare
 
 EXIT_INPUT, EXIT_FAULT = 2, 3
-_COMPILED = kernel.CACHE_FOLDER / "compiled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def make(job: Job, share: Callable[[float], None], *, trace: TraceFile, root: Pa
     share : told which share of the trace has been replayed
     """
     try:
-        warm()
+        warm(job.config.engine.policy)
         run, made = driver.replay(trace, job.config, root, where=where, report=lambda seen: share(seen.share))
         return Outcome(figures(run), made=made)
     except Exception as error:
@@ -75,24 +75,24 @@ def failure(error: Exception) -> Outcome:
     return Outcome(None, f"internal fault: {type(error).__name__} at {place}", EXIT_FAULT)
 
 
-def is_compiled() -> bool:
-    """Return whether the engine has been compiled on this machine."""
-    return _COMPILED.is_file()
+def is_compiled(policy: str = DEFAULT) -> bool:
+    """Return whether the engine of a policy has been compiled on this machine."""
+    return (kernel.CACHE_FOLDER / f"compiled-{policy}").is_file()
 
 
-def warm() -> None:
-    """Compile the engine into numba's cache unless it is there; of several processes one does it, the others wait."""
-    if is_compiled():
+def warm(policy: str = DEFAULT) -> None:
+    """Compile an engine into numba's cache unless it is there; of several processes one does it, the others wait."""
+    if is_compiled(policy):
         return
     with _alone(kernel.CACHE_FOLDER):
-        if is_compiled():
+        if is_compiled(policy):
             return
         with tempfile.TemporaryDirectory(prefix="servecast-") as name:
             log = Path(name) / "one.jsonl"
             log.write_text(json.dumps({"timestamp": 0, "input_length": 8, "output_length": 2, "hash_ids": [1]}) + "\n")
-            driver.replay(prepare([log], Path(name)), Config(), Path(name))
+            driver.replay(prepare([log], Path(name)), Config(engine=POLICIES[policy]()), Path(name))
         with contextlib.suppress(OSError):
-            _COMPILED.touch()
+            (kernel.CACHE_FOLDER / f"compiled-{policy}").touch()
 
 
 @contextlib.contextmanager

@@ -3,9 +3,9 @@
 import csv
 from pathlib import Path
 
+from pipeline.engines.vllm import default_batch_limits
 from pipeline.errors import ConfigError
 from pipeline.hardware import catalogue, kv_capacity
-from pipeline.hardware.deployment import default_batch_limits
 from pipeline.validate.checks import Check, Limit, Table, error_pct
 
 WEIGHTS = {"mxfp4": "w4a16", "int4-gptq": "w4a16", "int8-w8a8": "fp8"}  # type whose bytes are the same
@@ -84,7 +84,9 @@ def _predicted(row: dict[str, str], metric: str) -> float:
     gpu = catalogue.gpu(row["gpu"])
     tokens, seqs = (
         int(float(row[name] or default))
-        for name, default in zip(("max_num_batched_tokens", "max_num_seqs"), default_batch_limits(gpu), strict=True)
+        for name, default in zip(
+            ("max_num_batched_tokens", "max_num_seqs"), default_batch_limits(gpu.memory_gib, gpu.name), strict=True
+        )
     )
     memory = kv_capacity.memory(
         gpu,

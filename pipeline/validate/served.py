@@ -55,7 +55,7 @@ def before_graphs_counted(settings: Sequence[str]) -> list[str]:
         tensor_parallel_size=deployment.tensor_parallel_size,
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
-        gpu_memory_utilization=deployment.config.engine.gpu_memory_utilization,
+        gpu_memory_utilization=deployment.config.engine.limit("gpu_memory_utilization"),
         max_num_batched_tokens=deployment.max_num_batched_tokens,
         max_num_seqs=deployment.max_num_seqs,
         graphs_counted=False,

@@ -4,7 +4,7 @@
 -- needs:  level_time, step_load, time_mean, time_quantile
 -- params: run VARCHAR = NULL
 -- column: run_id            VARCHAR run
--- column: usable_blocks     BIGINT  KV blocks that requests can use, num_gpu_blocks - 1 per replica
+-- column: usable_blocks     BIGINT  KV blocks that requests can use, per replica
 -- column: mean_share        DOUBLE  blocks in use, time-weighted mean share
 -- column: p95_share         DOUBLE  share not exceeded for 95 % of the time
 -- column: peak_share        DOUBLE  highest share
@@ -12,7 +12,7 @@
 -- column: cached_mean_share DOUBLE  blocks holding cached prefixes, in use or idle, time-weighted mean share
 -- column: cached_peak_share DOUBLE  the same, highest share
 -- column: evicted_blocks    BIGINT  cached blocks given away to new content
--- note:   in use is 1 - free_blocks / (num_gpu_blocks - 1): blocks that a request holds; idle cached blocks count as
+-- note:   in use is 1 - free_blocks / usable_blocks: blocks that a request holds; idle cached blocks count as
 --         free.
 -- note:   a step's blocks count while it runs, idle time counts as empty, several replicas are pooled.
 WITH total AS (

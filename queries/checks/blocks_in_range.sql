@@ -7,9 +7,9 @@
 -- column: step          BIGINT   step
 -- column: free_blocks   INTEGER  KV blocks used by no request
 -- column: cached_blocks INTEGER  blocks that hold a cached prefix
--- column: usable_blocks INTEGER  KV blocks there are, without the null block
-SELECT run_id, replica, step, free_blocks, cached_blocks, num_gpu_blocks - 1 AS usable_blocks
+-- column: usable_blocks INTEGER  KV blocks that requests can use
+SELECT run_id, replica, step, free_blocks, cached_blocks, usable_blocks
 FROM steps
 JOIN runs USING (run_id)
-WHERE free_blocks NOT BETWEEN 0 AND num_gpu_blocks - 1 OR cached_blocks NOT BETWEEN 0 AND num_gpu_blocks - 1
+WHERE free_blocks NOT BETWEEN 0 AND usable_blocks OR cached_blocks NOT BETWEEN 0 AND usable_blocks
 ORDER BY run_id, replica, step;

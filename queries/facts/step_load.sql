@@ -18,7 +18,7 @@
 -- column: preempted      INTEGER  requests preempted
 -- column: evicted_blocks INTEGER  cached blocks handed out for new content
 -- column: used_blocks    INTEGER  KV blocks in use by requests
--- column: usable_blocks  INTEGER  KV blocks there are, without the null block
+-- column: usable_blocks  INTEGER  KV blocks that requests can use
 -- column: cached_blocks  INTEGER  blocks that hold a cached prefix, in use or idle
 -- column: kv_share       DOUBLE   used_blocks / usable_blocks
 -- note:   what the scheduler decided for a step is taken to hold from its start to its end; between steps nothing
@@ -39,9 +39,9 @@ SELECT
     hit_tokens,
     preempted,
     evicted_blocks,
-    num_gpu_blocks - 1 - free_blocks AS used_blocks,
-    num_gpu_blocks - 1 AS usable_blocks,
+    runs.usable_blocks - free_blocks AS used_blocks,
+    runs.usable_blocks,
     cached_blocks,
-    used_blocks / usable_blocks AS kv_share
+    used_blocks / runs.usable_blocks AS kv_share
 FROM steps
 JOIN runs USING (run_id);

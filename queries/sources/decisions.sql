@@ -6,7 +6,7 @@
 -- column: replica          SMALLINT replica that decided
 -- column: position         INTEGER  place in the step; for a preemption, its place among the preempted
 -- column: request          BIGINT   row number in the trace
--- column: event            TINYINT  0 running, 1 first admission, 2 resumption, 3 preempted
+-- column: event            TINYINT  0 running, 1 first admission, 2 resumption, 3 preempted (its KV is lost), 4 swapped out, 5 swapped in, 6 dropped as it can never fit
 -- column: scheduled_tokens INTEGER  tokens given in the step; 0 if preempted
 -- column: computed_tokens  INTEGER  tokens in KV before the step; if preempted, the tokens lost
 -- column: is_prefill       BOOLEAN  the tokens belong to a prompt or to a recomputation

@@ -15,7 +15,8 @@
 -- column: model                  VARCHAR model
 -- column: tensor_parallel_size   INTEGER accelerators that share the model
 -- column: block_size             INTEGER tokens per KV block
--- column: num_gpu_blocks         INTEGER KV blocks of a replica, the null block included
+-- column: num_gpu_blocks         INTEGER KV blocks of a replica, the null block included where the engine has one
+-- column: usable_blocks          INTEGER KV blocks of a replica that requests can use
 -- column: max_model_len          INTEGER longest sequence, tokens
 -- column: max_num_seqs           INTEGER most requests running at once
 -- column: max_num_batched_tokens INTEGER most tokens in one step

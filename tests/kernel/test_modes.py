@@ -37,7 +37,7 @@ from pipeline.replay import state
 real = state.State.__post_init__
 def cut(self):
     real(self)
-    self.promoted = np.zeros((self.replicas, 0), np.int32)
+    self.parts = self.parts._replace(promoted=np.zeros((self.replicas, 0), np.int32))
 state.State.__post_init__ = cut
 """
 

@@ -8,9 +8,11 @@ import numpy as np
 
 from pipeline.kernel import block_pool, layout, prefix_index
 from pipeline.kernel.layout import NONE
-from pipeline.replay.state import Settings, State, StepCost, TraceBatch
+from pipeline.replay.policies.vllm import Settings
+from pipeline.replay.state import State, StepCost, TraceBatch
 
-SHARED = ("requests", "hashes")  # all other arrays have one row per replica
+SHARED = ("requests",)  # all other arrays have one row per replica
+RINGS = ("hashes", "lengths")
 
 
 class World:
@@ -33,6 +35,10 @@ class World:
             return getattr(state, f"{name}s")[0]
         if name == "g_ns":
             return state.cost.g_ns
+        if name in RINGS:
+            return getattr(state, name).array
+        if name in state.parts._fields:
+            return getattr(state.parts, name)[0]
         return getattr(state, name) if name in SHARED else getattr(state, name)[0]
 
     def call(self, function: Callable, **given: Any) -> Any:

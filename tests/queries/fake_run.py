@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from pipeline import schema
 
 BLOCK_TOKENS = 16
+ENGINE_LIMITS = ("block_size", "max_model_len", "max_num_batched_tokens", "max_num_seqs", "enable_prefix_caching")
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)
 CONFIG = {
     "engine": {
@@ -280,6 +281,8 @@ def write_manifest(folder: Path, run_id: str, config: dict, outcomes: list[str],
             "overhead_gib": 3.0,
             "kv_bytes_per_token": 131072,
             "num_gpu_blocks": config["engine"]["num_gpu_blocks"],
+            "usable_blocks": config["engine"]["num_gpu_blocks"] - 1,
+            **{name: config["engine"][name] for name in ENGINE_LIMITS},
             "kv_tokens": (config["engine"]["num_gpu_blocks"] - 1) * BLOCK_TOKENS,
             "step_time": {"config": None, "estimate": True, "source": "made up", "terms": {"c0": 6.0}},
         },

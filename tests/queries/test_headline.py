@@ -2,7 +2,7 @@ from tests.queries.conftest import table
 
 
 def test_a_run_of_two_requests_by_hand(sql):
-    sql.rows("runs", "run_id num_gpu_blocks frontend_ms rate_scale time_zone\na 101 20 1 UTC")
+    sql.rows("runs", "run_id usable_blocks frontend_ms rate_scale time_zone\na 100 20 1 UTC")
     sql.rows("slo", "class ttft_ms tpot_ms\n- 1000 50")
     sql.rows(
         "steps",
@@ -36,7 +36,7 @@ def test_a_run_of_two_requests_by_hand(sql):
 
 
 def test_a_run_that_replayed_nothing_has_a_row_of_unknowns(sql):
-    sql.rows("runs", "num_gpu_blocks rate_scale\n101 1")
+    sql.rows("runs", "usable_blocks rate_scale\n100 1")
     assert sql.answer("headline") == table("""
         run_id requests not_replayed duration_s ttft_p95_ms itl_p95_ms kv_peak_share slo_share
         a      0        0            -          -           -          -             -""")

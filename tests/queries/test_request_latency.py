@@ -4,7 +4,7 @@ BASE = "request outcome arrival_ns first_scheduled_ns first_token_ns finish_ns o
 
 
 def ready(sql, slo: str = "class ttft_ms tpot_ms e2e_ms\n- 1000 50 -") -> None:
-    sql.rows("runs", "run_id frontend_ms num_gpu_blocks\na 20 101")
+    sql.rows("runs", "run_id frontend_ms usable_blocks\na 20 100")
     sql.rows("slo", slo)
 
 

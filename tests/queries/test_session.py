@@ -162,7 +162,7 @@ def test_a_run_folder_that_cannot_be_read_is_named(tmp_path, folders):
         session.open([cut])
     manifest = json.loads((folders[1] / "run.json").read_text()) | {"version": "run/9"}
     (cut / "run.json").write_text(json.dumps(manifest))
-    with pytest.raises(RunError, match="version is 'run/9'; this servecast reads 'run/1'"):
+    with pytest.raises(RunError, match="version is 'run/9'; this servecast reads 'run/2'"):
         session.open([cut])
 
 

@@ -78,7 +78,7 @@ def test_the_manifest_agrees_with_the_tables(runs, name):
     facts = servecast.facts(folder)
     rows, counts = servecast.requests(folder), facts["counts"]
     assert facts["run_id"] == folder.name
-    assert facts["version"] == "run/1"
+    assert facts["version"] == "run/2"
     assert rows["request"].to_list() == list(range(len(rows)))
     assert facts["trace"]["rows"] == len(rows) == 27
     assert facts["trace"]["replayed"] == 26

@@ -12,7 +12,7 @@ START = datetime(2026, 3, 2, 9, 0)
 LONG_MS = {"ttft": 120.0, "tpot": 18.0, "itl": 15.0, "itl_request_mean": 17.0, "e2e": 3900.0, "queue": 4.0}
 
 MANIFEST: dict[str, Any] = {
-    "version": "run/1",
+    "version": "run/2",
     "run_id": "0123456789abcdef",
     "engine_version": "servecast 0.1.0 vllm/0.33.0",
     "config": {
@@ -49,6 +49,8 @@ MANIFEST: dict[str, Any] = {
         "tensor_parallel_size": 1,
         "weights_gib": 14.96,
         "kv_gib": 54.7,
+        "block_size": 16,
+        "usable_blocks": 27999,
         "num_gpu_blocks": 28000,
     },
     "unmodelled": ["LoRA", "beam search"],

@@ -68,7 +68,7 @@ def test_a_task_needs_no_file_of_the_caller_and_sends_the_whole_run(points, trac
     plain, resolved = job(points)
     asked = replace(plain, run_id=manifest.run_id(trace.digest, None, resolved, False))
     sent = replace(trace, path=Path("trace.parquet"))
-    made = cluster.make(asked, sent, trace.path.read_bytes(), None, manifest.ENGINE_VERSION)
+    made = cluster.make(asked, sent, trace.path.read_bytes(), None, manifest.PROGRAM)
     cluster._unpack(made.archive, tmp_path / "there", asked.run_id)
     alone, _ = driver.replay(trace, asked.config, tmp_path / "here")
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
