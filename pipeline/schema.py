@@ -187,6 +187,7 @@ STEPS = Table(
         _C("context_tokens", pa.int64(), "sum over scheduled requests of tokens in KV after the step"),
         _C("decode_context_tokens", pa.int64(), "the same over decoding requests alone"),
         _C("prefill_area", pa.float64(), "sum over prefill chunks of c * (p + c / 2): c new tokens after p in KV"),
+        _C("held_tokens", pa.int64(), "tokens in KV of all running requests after the step, shared ones once for each"),
         _C("admitted", pa.int32(), "requests started for the first time"),
         _C("resumed", pa.int32(), "preempted requests started again"),
         _C("preempted", pa.int32(), "requests preempted"),

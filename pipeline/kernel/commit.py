@@ -14,6 +14,7 @@ def advance_prefill(requests, slots, promoted, slot, new_tokens, engine, step):
     """Book computed tokens; a request whose known tokens are all computed samples in this step."""
     this = slots[slot]
     this.computed_tokens += new_tokens
+    engine.held_tokens += new_tokens
     requests[this.request & engine.window_mask].computed_tokens += new_tokens
     if this.computed_tokens == this.known_tokens:
         seats.leave_prefills(slots, slot, engine)
@@ -48,6 +49,7 @@ def log(requests, slots, phases, calendar, flights, promoted, gaps, g_ns, cost, 
     for i in range(engine.promotions):
         _promote(requests, slots, phases, calendar, flights, gaps, promoted[i], end_ns, engine)
     engine.promotions = 0
+    step.held_tokens = decoders.held_tokens(engine)
     for i in range(engine.gap_mark, engine.gaps_used):
         gaps[i].gap_ns += end_ns
     if step.scheduled > 0:
@@ -134,7 +136,7 @@ def collect(requests, hashes, heap, slots, tables, cached, runs, index, idle, fl
             seats.register(slots, tables, cached, runs, index, hashes, request.slot, full, engine)
         if request.ending:
             if request.life == RUNNING:
-                seats.leave(slots, tables, cached, idle, request.slot, engine)
+                seats.leave(slots, tables, cached, idle, request.slot, computed_tokens, engine)
             else:
                 wait_queue.remove(requests, heap, row, engine)
             request.life = DONE
@@ -167,6 +169,7 @@ def _abort(requests, heap, slots, tables, cached, idle, phases, calendar, flight
         slot = request.slot
         this = slots[slot]
         sampled_step = NONE
+        computed_tokens = this.computed_tokens
         if this.state == DECODE:
             sampled_step = engine.steps - 1 if this.gap_step == NONE else this.gap_step
             computed_tokens = decoders.leave(slots, phases, calendar, slot, engine)
@@ -186,7 +189,7 @@ def _abort(requests, heap, slots, tables, cached, idle, phases, calendar, flight
                 sampled_step = this.gap_before
             else:
                 sampled_step -= 1
-        seats.leave(slots, tables, cached, idle, slot, engine)
+        seats.leave(slots, tables, cached, idle, slot, computed_tokens, engine)
     else:
         sampled_step = request.gap_step
         wait_queue.remove(requests, heap, row, engine)

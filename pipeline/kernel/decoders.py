@@ -23,6 +23,7 @@ def join(slots, phases, calendar, slot, computed_tokens, engine):
     this.origin = computed_tokens - engine.ticks
     this.entry_tokens = computed_tokens
     engine.decoding += 1
+    engine.held_tokens -= computed_tokens
     _enter(slots, phases, calendar, slot, engine)
 
 
@@ -49,7 +50,15 @@ def leave(slots, phases, calendar, slot, engine):
     engine.decoding -= 1
     engine.origin_sum -= this.origin
     engine.fresh -= this.fresh
-    return this.origin + engine.ticks
+    computed_tokens = this.origin + engine.ticks
+    engine.held_tokens += computed_tokens
+    return computed_tokens
+
+
+@inlined
+def held_tokens(engine):
+    """Return the tokens in KV of all running requests."""
+    return engine.held_tokens + engine.origin_sum + engine.decoding * engine.ticks
 
 
 @inlined

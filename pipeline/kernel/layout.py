@@ -156,6 +156,7 @@ STEP = np.dtype(
         ("context_tokens", _i8),
         ("decode_context_tokens", _i8),
         ("prefill_area2", _i8),  # twice the area, to stay whole
+        ("held_tokens", _i8),  # in KV of running requests when the step ends
         ("running", _i4),
         ("waiting", _i4),
         ("scheduled", _i4),
@@ -269,6 +270,7 @@ ENGINE = np.dtype(
             "phase",  # ticks modulo block_size
             "decoding",
             "origin_sum",
+            "held_tokens",  # in KV of running requests (vLLM: of those that do not decode)
             "fresh",
             # KV blocks
             "idle_head",

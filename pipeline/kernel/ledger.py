@@ -74,6 +74,7 @@ def close_step(flights, g_ns, cost, engine, step, start_ns, extra_ns):
     """Give the decided step its number and times, and put it in flight; it is collected next.
 
     extra_ns : time beside that of the model, as for blocks moved over the host link
+    `engine.held_tokens` is the policy's to keep: tokens in KV of all running requests, those of this step included.
     A step that does nothing to the GPU (only preemptions) starts as it is decided and does not occupy it.
     """
     step.step = engine.steps
@@ -83,6 +84,7 @@ def close_step(flights, g_ns, cost, engine, step, start_ns, extra_ns):
     step.start_ns = engine.now_ns if idle else start_ns
     step.running = engine.running
     step.waiting = engine.waiting
+    step.held_tokens = engine.held_tokens
     step.free_blocks = engine.free_blocks
     step.cached_blocks = engine.cached_blocks
     end_ns = step.start_ns + step.duration_ns

@@ -47,7 +47,7 @@ def preempt(
     if this.served_step == engine.steps:
         engine.budget += this.served_tokens
     seats.list_blocks(slots, tables, cached, runs, index, hashes, slot, engine)
-    seats.leave(slots, tables, cached, idle, slot, engine)
+    seats.leave(slots, tables, cached, idle, slot, computed_tokens, engine)
     request.preemptions += 1
     commit.note_decision(decisions, engine, step, row, LOST, 0, computed_tokens, 0, 0, 0)
     wait_queue.push_front(requests, heap, row, engine)

@@ -32,6 +32,7 @@ def take(requests, slots, row, hits, engine):
     this.gap_after = NONE
     this.served_step = NONE
     this.computed_tokens = hits * engine.block_size
+    engine.held_tokens += this.computed_tokens
     this.blocks = hits
     this.keyed = hits
     # After a preemption copies of the request's own blocks may still be cached, so it lists the new ones as well.
@@ -51,9 +52,10 @@ def take(requests, slots, row, hits, engine):
 
 
 @inlined
-def leave(slots, tables, cached, idle, slot, engine):
-    """Give back seat and blocks; the request must be in no other group."""
+def leave(slots, tables, cached, idle, slot, computed_tokens, engine):
+    """Give back seat and blocks; the request must be in no other group, and has `computed_tokens` tokens in KV."""
     this = slots[slot]
+    engine.held_tokens -= computed_tokens
     block_pool.release(cached, idle, tables, slot, this.blocks, this.keyed, this.listed, engine)
     this.blocks = 0
     if this.earlier == NONE:

@@ -115,6 +115,7 @@ def _write(step, number, now_ns, start_ns, duration_ns, contexts, decoding, engi
     step.context_tokens = contexts
     step.decode_context_tokens = contexts
     step.prefill_area2 = 0
+    step.held_tokens = contexts
     step.running = decoding
     step.waiting = 0
     step.scheduled = decoding

@@ -16,6 +16,7 @@
 -- column: context_tokens        BIGINT   sum over scheduled requests of tokens in KV after the step
 -- column: decode_context_tokens BIGINT   the same over decoding requests alone
 -- column: prefill_area          DOUBLE   sum over prefill chunks of c * (p + c / 2): c new tokens after p in KV
+-- column: held_tokens           BIGINT   tokens in KV of all running requests after the step, shared ones once for each
 -- column: admitted              INTEGER  requests started for the first time
 -- column: resumed               INTEGER  preempted requests started again
 -- column: preempted             INTEGER  requests preempted
@@ -39,6 +40,7 @@ SELECT
     context_tokens,
     decode_context_tokens,
     prefill_area,
+    held_tokens,
     admitted,
     resumed,
     preempted,

@@ -127,6 +127,7 @@ def _schedule(request, this, new_tokens, hits, event, decisions, cost, engine, s
         step, request.known_tokens, request.input_tokens, new_tokens, this.computed_tokens, cost, engine
     )
     this.computed_tokens += new_tokens
+    engine.held_tokens += new_tokens
     request.computed_tokens += new_tokens
     step.sampled += 1
 
@@ -139,7 +140,7 @@ def _collect(requests, flights, gaps, engine, slots):
     for i in range(engine.running):
         row = slots[i].request
         if ledger.deliver(requests, gaps, row, number, end_ns, engine):
-            engine.free_blocks += slots[i].blocks
+            _release(slots[i], engine)
             ledger.finish(requests, row, end_ns, engine)
         else:
             slots[kept] = slots[i]
@@ -161,11 +162,17 @@ def _give_up(requests, arrivals, heap, engine, slots):
 
 
 @inlined
+def _release(this, engine):
+    engine.free_blocks += this.blocks
+    engine.held_tokens -= this.computed_tokens
+
+
+@inlined
 def _leave(row, engine, slots):
     kept = 0
     for i in range(engine.running):
         if slots[i].request == row:
-            engine.free_blocks += slots[i].blocks
+            _release(slots[i], engine)
         else:
             slots[kept] = slots[i]
             kept += 1
