@@ -98,7 +98,7 @@ def parts(folder: Path) -> Iterator[tuple[str, dict[str, Any], dict[str, pa.Tabl
         shared = {key: value for key, value in whole.items() if key != "cases"}
         for entry in whole["cases"]:
             number = entry["case"]
-            part = {name: by_case[name].get(number, tables[name].slice(0, 0)) for name in tables}
+            part = {name: by_case[name].get(number, tables[name].slice(0, 0).drop_columns(["case"])) for name in tables}
             yield f"{folder.name}[{number}]", shared | entry, part
     except (KeyError, ValueError) as error:  # pyarrow's errors are ValueErrors
         raise NotACaseError(f"{folder}: {type(error).__name__}: {error}") from error

@@ -4,10 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.policies import base
+from pipeline.kernel import layout
+from pipeline.replay.policies import orca, static
+from pipeline.replay.policies.sarathi import UNLIMITED, SlotSettings
+from pipeline.replay.policies.sarathi import Settings as SarathiSettings
+from pipeline.replay.state import StepCost
+from tests.policies import base, running
 from tests.policies.base import read
 
-__all__ = ["RECOGNISES", "read", "twin"]
+__all__ = ["RECOGNISES", "kernel", "read", "twin"]
 
 RUNNING, FIRST, AGAIN, PREEMPTED, IGNORED = 0, 1, 2, 3, 6
 NEVER = "never_finished"
@@ -324,3 +329,55 @@ class Server:
 
 def blocks_of(tokens: int, engine: dict) -> int:
     return -(-tokens // engine["block_size"])
+
+
+STATUSES = {layout.FINISHED: "length", layout.REJECTED: "ignored", layout.NEVER_FINISHED: NEVER}
+EVENTS = {
+    layout.CONTINUED: RUNNING,
+    layout.ADMITTED: FIRST,
+    layout.RESUMED: AGAIN,
+    layout.LOST: PREEMPTED,
+    layout.DROPPED: IGNORED,
+}
+
+
+def kernel(case: base.Case) -> base.Result:
+    """Replay a case with the compiled engine."""
+    engine = case.engine
+    chosen = settings(engine, decisions=True)
+    cost = StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most_tokens(engine, case.requests))
+    return recorded_form(running.replay(chosen, cost, [running.batch(case.requests)]))
+
+
+def settings(engine: dict, **more) -> SlotSettings:
+    """Return a case's settings as the compiled engine takes them."""
+    more |= {name: engine[name] for name in ("block_size", "num_gpu_blocks", "max_num_seqs", "max_steps")}
+    more |= {"max_model_len": UNLIMITED, "scheduler_max_model_len": engine["max_model_len"]}
+    if engine["scheduler"] == "orca":
+        return orca.Settings(**more)
+    if engine["scheduler"] == "faster_transformer":
+        return static.Settings(**more)
+    same = ("chunk_size", "low_chunk_size", "high_chunk_size", "chunk_schedule_max_tokens", "chunk_schedule_stages")
+    return SarathiSettings(
+        **more,
+        **{name: engine[name] for name in (*same, "correct_restart_count")},
+        scheduler_type=engine["scheduler"],
+        max_num_batched_tokens=engine["max_batched_tokens"],
+        enable_dynamic_chunking_schedule=engine["dynamic_chunking"],
+    )
+
+
+def most_tokens(engine: dict, requests: base.Table) -> int:
+    """Return more tokens than any step can hold."""
+    longest = int((requests["prompt_len"] + requests["max_tokens"]).max())
+    return engine["max_num_seqs"] * longest + engine["max_num_seqs"]
+
+
+def recorded_form(result: dict) -> base.Result:
+    """Return what the compiled engine made in recorded names."""
+    return {
+        "steps": running.steps(result) | {"n_ignored": result["own"]["ignored"]},
+        "schedule": running.schedule(result, EVENTS),
+        "requests": running.outcomes(result, STATUSES),
+        "summary": {"stalled": result["state"].stalled},
+    }

@@ -19,7 +19,6 @@ import numpy as np
 from pipeline.kernel import commit, ledger, step_time, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
-    ADMITTED,
     CONTINUED,
     DROPPED,
     ENDED,
@@ -29,7 +28,6 @@ from pipeline.kernel.layout import (
     NEED_TRACE,
     NONE,
     REJECTED,
-    RESUMED,
     RUNNING,
     STALLED,
     TIMED_OUT,
@@ -75,7 +73,7 @@ class Parts(NamedTuple):
     """Arrays of this policy alone; the first axis is the replica."""
 
     slots: Any  # SLOT[most running requests], the first engine.running
-    aside: Any  # SLOT[most running requests], scratch
+    aside: Any  # SLOT[most running requests + 1], scratch
     victims: Any  # SLOT[most running requests], as they were when they were put out in this decision
     chunk_sizes: Any  # int64[stages]
     settings: Any  # SETTINGS
@@ -146,7 +144,7 @@ def _decide(requests, heap, decisions, engine, step, beside, slots, aside, victi
     elif own.scheduler == ALTERNATING:
         admitting = False
         if own.prefill_turn:
-            _sort(slots, engine)
+            _sort(slots, aside, engine)
             for i in range(engine.running):
                 _continue_prompt(slots[i], engine, chunk_sizes, own)
             admitting = engine.budget == 0
@@ -171,7 +169,7 @@ def _decode(requests, heap, decisions, engine, step, slots, aside, victims, own)
 
     Those in mid-prompt keep their place, behind the others where chunks follow in the same step.
     """
-    _sort(slots, engine)
+    _sort(slots, aside, engine)
     move = own.scheduler == SARATHI
     at, end, kept, waiting = 0, engine.running, 0, 0
     while at < end:
@@ -203,19 +201,21 @@ def _decode(requests, heap, decisions, engine, step, slots, aside, victims, own)
 
 
 @inlined
-def _sort(slots, engine):
+def _sort(slots, aside, engine):
     """Bring running requests into order of arrival, stably; they mostly are."""
     for i in range(1, engine.running):
         if slots[i].arrival_ns < slots[i - 1].arrival_ns:
-            _insert(slots, i)
+            _insert(slots, aside, i)
 
 
 @compiled
-def _insert(slots, at):
-    while at > 0 and slots[at].arrival_ns < slots[at - 1].arrival_ns:
-        for name in ("request", "arrival_ns"):
-            pass
+def _insert(slots, aside, at):
+    spare = aside[len(aside) - 1]
+    aside[len(aside) - 1] = slots[at]
+    while at > 0 and spare.arrival_ns < slots[at - 1].arrival_ns:
+        slots[at] = slots[at - 1]
         at -= 1
+    slots[at] = spare
 
 
 @inlined
@@ -269,13 +269,14 @@ def _admit(requests, heap, decisions, engine, step, beside, slots, victims, chun
             ledger.drop(requests, row, REJECTED, NONE, engine)
             commit.write_decision(decisions, engine, row, DROPPED, beside.ignored, 0, 0, False, False, 0)
             beside.ignored += 1
+            own.victims = max(own.victims - 1, 0)  # they are the first in the queue
             continue
         blocks = own.slot_blocks
         if blocks == 0:
             blocks = (length + engine.block_size - 1) // engine.block_size
         if engine.free_blocks - blocks < own.watermark_blocks or engine.running >= engine.max_active:
             return
-        tokens = length
+        tokens = length  # to compute now
         if own.scheduler == SARATHI or own.scheduler == ALTERNATING:
             rest, computed = length, 0
             if own.victims > 0 and victims[own.victims - 1].request == row:
@@ -304,9 +305,12 @@ def _admit(requests, heap, decisions, engine, step, beside, slots, victims, chun
 @inlined
 def _write(requests, decisions, cost, engine, step, slots):
     """Count what the step computes; rows of decisions name prompts first, as the batch has them."""
+    engine.held_tokens = 0
     for prompts in range(1, -1, -1):
         for i in range(engine.running):
             this = slots[i]
+            if prompts:
+                engine.held_tokens += this.computed_tokens + this.tokens
             if this.tokens == 0:
                 continue
             prompt = this.computed_tokens < this.prompt_tokens
