@@ -43,7 +43,7 @@ REQUEST = np.dtype(
         ("prefix_tokens", _i4),  # leading tokens the hashes cover
         ("prefix_block_tokens", _i4),
         ("input_tokens", _i4),
-        ("target_tokens", _i4),  # known tokens at which it ends
+        ("target_tokens", _i4),  # known tokens of one sample at which it ends, the longest where there are several
         ("max_tokens", _i4),  # of the answer, as the request states it; NONE: not stated
         ("priority", _i4),
         ("tenant", _i4),  # number of its tenant, by first appearance

@@ -27,11 +27,11 @@ ROOM = -1  # no buffer is full
 def full(steps, gaps, decisions, engine):
     """Return STEPS_FULL, GAPS_FULL or DECISIONS_FULL if the next step might not fit into a buffer, else ROOM.
 
-    A step writes at most a gap for each running request, and two decisions for each that can run.
+    A step writes at most a gap and two decisions for each request that can run.
     """
     if engine.steps_used == len(steps):
         return STEPS_FULL
-    if engine.gaps_used + engine.running > len(gaps):
+    if engine.gaps_used + engine.max_active > len(gaps):
         return GAPS_FULL
     if len(decisions) > 0 and engine.decisions_used + 2 * engine.max_active > len(decisions):
         return DECISIONS_FULL

@@ -200,14 +200,16 @@ class State:
         if batch.lengths is not None and batch.length_offsets is not None:
             rows.sample_start = self._append(self.lengths, "sample_start", batch.lengths) + batch.length_offsets[:-1]
             rows.samples = np.diff(batch.length_offsets)
+            answer = np.maximum.reduceat(batch.lengths, batch.length_offsets[:-1]) if n else batch.output_tokens
         else:
             rows.sample_start = self._append(self.lengths, "sample_start", batch.output_tokens) + np.arange(n)
             rows.samples = 1
+            answer = batch.output_tokens
         rows.prefix_tokens = batch.prefix_tokens
         rows.prefix_block_tokens = np.maximum(batch.prefix_block_tokens, 1)
         rows.input_tokens = batch.input_tokens
         rows.known_tokens = batch.input_tokens
-        whole = batch.input_tokens.astype(np.int64) + batch.output_tokens
+        whole = batch.input_tokens.astype(np.int64) + answer
         rows.target_tokens = np.minimum(whole, self.settings.max_model_len)
         for name in ("priority", "max_tokens", "tenant", "ignore_eos"):
             rows[name] = getattr(batch, name)

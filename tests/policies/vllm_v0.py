@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tests.policies import base
+from pipeline.kernel import layout
+from pipeline.replay.policies.vllm_v0 import Settings
+from pipeline.replay.state import StepCost
+from tests.policies import base, running
 from tests.policies.base import read
 
-__all__ = ["RECOGNISES", "read", "twin"]
+__all__ = ["RECOGNISES", "kernel", "read", "twin"]
 
 DECODES, FIRST, AGAIN, RECOMPUTED, SWAPPED_OUT, SWAPPED_IN, IGNORED = range(7)
 WAITING, RUNNING, SWAPPED, ENDED = "waiting", "running", "swapped", "ended"
@@ -615,3 +618,105 @@ class Chunked(Late):
         for part in (back_decodes, back_chunks, decodes, chunks, admitted):
             self.running += [group for group, _, _ in part]
         self.batch = admitted + chunks + back_chunks + decodes + back_decodes
+
+
+STATUSES = {layout.FINISHED: "stop", layout.REJECTED: "ignored", layout.NEVER_FINISHED: "never_finished"}
+EVENTS = {
+    layout.CONTINUED: DECODES,
+    layout.ADMITTED: FIRST,
+    layout.RESUMED: AGAIN,
+    layout.LOST: RECOMPUTED,
+    layout.SWAPPED_OUT: SWAPPED_OUT,
+    layout.SWAPPED_IN: SWAPPED_IN,
+    layout.DROPPED: IGNORED,
+}
+
+
+def kernel(case: base.Case) -> base.Result:
+    """Replay a case with the compiled engine."""
+    engine, requests = case.engine, case.requests
+    most = engine["max_num_batched_tokens"] + engine["max_num_seqs"] + engine["max_model_len"] + 1
+    cost = StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most)
+    ends = [sample_ends(engine, requests, row) for row in range(len(requests["arrival_ns"]))]
+    result = running.replay(
+        settings(engine, decisions=True, released_defects=True), cost, [running.batch(requests, ends)]
+    )
+    return recorded_form(case, result, ends)
+
+
+def settings(engine: dict, **more) -> Settings:
+    """Return a case's settings as the compiled engine takes them."""
+    same = ("block_size", "num_gpu_blocks", "num_cpu_blocks", "max_num_batched_tokens", "max_num_seqs", "max_paddings")
+    same += ("enable_chunked_prefill", "preemption_mode", "watermark", "max_steps")
+    return Settings(
+        **{name: engine[name] for name in same},
+        version=engine["engine"],
+        max_model_len=2**31 - 1,
+        scheduler_max_model_len=engine["max_model_len"],
+        scheduling_policy=engine["policy"],
+        scheduler_delay_factor=engine["delay_factor"],
+        swap_block_ns=engine["d_ns"],
+        copy_block_ns=engine["e_ns"],
+        **more,
+    )
+
+
+def sample_ends(engine: dict, requests: base.Table, row: int) -> list[int]:
+    """Return the tokens of every sample of a request, limits applied."""
+    cap = limit(engine, requests, row)
+    return [max(min(tokens, cap), 1) for tokens in requests["out_lens"][row]]
+
+
+def limit(engine: dict, requests: base.Table, row: int) -> int:
+    """Return the tokens at which max_tokens or max_model_len end a sample."""
+    longest = engine["max_model_len"] + 1 - int(requests["prompt_len"][row])
+    stated = int(requests["max_tokens"][row]) if "max_tokens" in requests else base.NONE
+    return longest if stated == base.NONE else min(longest, stated)
+
+
+def recorded_form(case: base.Case, result: dict, ends: list[list[int]]) -> base.Result:
+    """Return what the compiled engine made in recorded names."""
+    own, parts = result["own"], result["state"].parts
+    crashed = bool(parts.settings.crashed[0])
+    columns = {
+        "n_swapped": "swapped", "n_seqs": "sequences", "padded_tokens": "padded_tokens", "n_swapped_in": "swapped_in",
+        "n_preempt_recompute": "recomputed", "n_preempt_swap": "swapped_out", "n_ignored": "ignored",
+        "free_cpu_blocks": "free_host_blocks", "blocks_swapped_in": "blocks_in", "blocks_swapped_out": "blocks_out",
+        "blocks_copied": "blocks_copied",
+    }  # fmt: skip
+    steps = running.steps(result) | {name: own[column] for name, column in columns.items()}
+    steps["free_gpu_blocks"] = steps["free_blocks"]
+    schedule = running.schedule(result, EVENTS)
+    schedule["n_seqs"] = sequences(schedule, ends)
+    requests = running.outcomes(result, STATUSES)
+    early = case.engine["engine"].startswith("0.2.")
+    for row, lengths in enumerate(case.requests["out_lens"]):
+        cap = limit(case.engine, case.requests, row)
+        if requests["out_status"][row] == "stop" and any(cap <= tokens - (not early) for tokens in lengths):
+            requests["out_status"][row] = "length"
+    counts = [
+        np.bincount(schedule["req"][schedule["event"] == kind], minlength=len(ends))
+        for kind in (RECOMPUTED, SWAPPED_OUT)
+    ]
+    if crashed:  # those put out by the decision in which the engine died, which has no rows
+        np.add.at(counts[0], parts.rows[0, 0, : parts.settings.put_out[0]], 1)
+        counts[1] = requests["out_n_preempt"] - counts[0]
+    requests |= {"out_n_preempt_recompute": counts[0], "out_n_preempt_swap": counts[1]}
+    stalled = result["state"].stalled and not crashed
+    return {
+        "steps": steps,
+        "schedule": schedule,
+        "requests": requests,
+        "summary": {"stalled": stalled, "crashed": crashed},
+    }
+
+
+def sequences(schedule: base.Table, ends: list[list[int]]) -> list[int]:
+    """Return how many sequences of its request each row of a schedule speaks of."""
+    sampled = [0] * len(ends)  # tokens of each sample
+    found = []
+    for row, event, samples in zip(schedule["req"], schedule["event"], schedule["samples"], strict=True):
+        alive = sum(tokens > sampled[row] for tokens in ends[row]) if sampled[row] else 1
+        found.append(0 if event == IGNORED else alive)
+        sampled[row] += samples
+    return found
