@@ -256,14 +256,36 @@ def note_decision(decisions, engine, step, row, event, new_tokens, computed_toke
     """Write one row per step and request, where they are asked for."""
     if len(decisions) == 0:
         return
+    write_decision(
+        decisions,
+        engine,
+        row,
+        event,
+        step.preempted if event == LOST else step.scheduled,
+        new_tokens,
+        computed_tokens,
+        computed_tokens < max(input_tokens, known_tokens - 1),
+        event != LOST and computed_tokens + new_tokens == known_tokens,
+        hits,
+    )
+
+
+@inlined
+def write_decision(decisions, engine, row, event, position, new_tokens, computed_tokens, is_prefill, samples, hits):
+    """Write one row of a policy that says itself what a prompt is, where they are asked for.
+
+    Of those that a step drops unserved there can be any number; what finds no room is left out.
+    """
+    if engine.decisions_used >= len(decisions):
+        return
     decision = decisions[engine.decisions_used]
     engine.decisions_used += 1
     decision.step = engine.steps
     decision.request = row
-    decision.position = step.preempted if event == LOST else step.scheduled
+    decision.position = position
     decision.event = event
     decision.scheduled_tokens = new_tokens
     decision.computed_tokens = computed_tokens
-    decision.is_prefill = computed_tokens < max(input_tokens, known_tokens - 1)
-    decision.samples = event != LOST and computed_tokens + new_tokens == known_tokens
+    decision.is_prefill = is_prefill
+    decision.samples = samples
     decision.hit_tokens = hits
