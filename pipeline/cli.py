@@ -5,14 +5,19 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from pipeline import __version__
 from pipeline.errors import ServecastError
+
+if TYPE_CHECKING:
+    from pipeline.sweep.cluster import Cluster
+    from pipeline.sweep.grid import Grid
+    from pipeline.sweep.results import Choice, Result
 
 EXIT_NO, EXIT_INPUT, EXIT_FAULT, EXIT_INTERRUPTED = 1, 2, 3, 130
 
@@ -296,14 +301,83 @@ def sweep(
 
     Exit status: 0 every point is done; 2 some cannot be used (the others are done); 3 a run met a fault of the program.
     """
-    from pipeline.replay.prepare import prepare
     from pipeline.sweep import grid as grids
-    from pipeline.sweep import run, terminal
+    from pipeline.sweep import results
     from pipeline.sweep.cluster import Cluster
 
-    points = grids.load(grid)
-    trace = prepare(list(logs), out, **reading, ingested=_tell_ingested)
     cluster = Cluster(ray_address, jobs) if with_ray or ray_address is not None else None
+    _sweep(grids.load(grid), logs, where, reading, jobs, cluster, with_report, out, results.choose)
+
+
+@main.command()
+@_LOGS
+@click.option("--policies", default="all", show_default=True, metavar="NAMES", help="all, or names with commas.")
+@click.option(
+    "--loads", default="0.5,1,1.5,2", show_default=True, metavar="FACTORS", help="Rates as factors, at most four."
+)
+@click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
+@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
+@click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
+@_reading
+@click.option("--jobs", type=click.IntRange(min=1), metavar="N", help="Runs at once.  [default: processors]")
+@click.option("--report", "with_report", is_flag=True, help="Also write the report page of every run.")
+@click.option(
+    "-o", "out", type=click.Path(path_type=Path), default=Path("runs"), show_default=True, help="Folder of runs."
+)
+def compare(
+    logs: tuple[Path, ...],
+    policies: str,
+    loads: str,
+    config_path: Path | None,
+    engine_args: str | None,
+    overrides: tuple[str, ...],
+    where: str | None,
+    reading: dict[str, Any],
+    jobs: int | None,
+    with_report: bool,
+    out: Path,
+) -> None:
+    """Replay a trace or a log under several schedulers, and show what the choice does.
+
+    The settings describe one deployment; every other scheduler gets the same accelerators, KV memory, longest sequence
+    and limit of running requests, and its own defaults for the rest. Table and page go to OUT/sweeps/.
+
+    Exit status as of `servecast sweep`.
+    """
+    from pipeline import config
+    from pipeline.engines import POLICIES
+    from pipeline.sweep import compare as comparing
+
+    settings = config.load(config_path, overrides, engine_args)
+    names = list(POLICIES) if policies == "all" else [name.strip() for name in policies.split(",")]
+    points = comparing.grid(settings, names, _factors(loads))
+    _sweep(points, logs, where, reading, jobs, None, with_report, out, comparing.choose)
+
+
+def _factors(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise click.BadParameter(f"{text}: must be numbers with commas, as 0.5,1,2", param_hint="--loads") from None
+
+
+def _sweep(
+    points: "Grid",
+    logs: tuple[Path, ...],
+    where: str | None,
+    reading: dict[str, Any],
+    jobs: int | None,
+    cluster: "Cluster | None",
+    with_report: bool,
+    out: Path,
+    choose: "Callable[[Sequence[Result], float], Choice]",
+) -> None:
+    """Make the runs of a grid, show what came of them, and leave with the sweep's exit status."""
+    from pipeline.replay.prepare import prepare
+    from pipeline.sweep import run, terminal
+
+    trace = prepare(list(logs), out, **reading, ingested=_tell_ingested)
     with terminal.progress() as tell:
         done = run.sweep(
             points,
@@ -313,6 +387,7 @@ def sweep(
             workers=jobs or os.cpu_count() or 1,
             cluster=cluster,
             pages=with_report,
+            choose=choose,
             tell=tell,
         )
     terminal.show(done, _console())

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from pipeline.errors import ConfigError
-from pipeline.report import charts, purchase_views, sweep_views, tables
+from pipeline.report import charts, compare_views, purchase_views, sweep_views, tables
 from pipeline.report.run import MOST_POINTS, Run
 from pipeline.report.shapes import Figure, Nothing, Table
 from pipeline.resources import folder
 
 LEAST_POINTS = 12
-CHARTS = charts.CHARTS | sweep_views.CHARTS | purchase_views.CHARTS
-TABLES = tables.TABLES | sweep_views.TABLES | purchase_views.TABLES
+CHARTS = charts.CHARTS | sweep_views.CHARTS | compare_views.CHARTS | purchase_views.CHARTS
+TABLES = tables.TABLES | sweep_views.TABLES | compare_views.TABLES | purchase_views.TABLES
 
 
 def _known_chart(name: str | None) -> str | None:

@@ -19,7 +19,7 @@ def collect(folder: Path) -> Contents:
     rows = [_row(folder, facts, point) for point in facts["points"] if point["figures"] is not None]
     manifest = facts | {"run_id": facts["sweep_id"], "config_digest": facts["digest"]}
     run = Run(folder, manifest, lambda name, params: rows)
-    page = blocks.load(resource_folder("reports") / "sweep.toml")
+    page = blocks.load(resource_folder("reports") / f"{facts['page']}.toml")
     chapters = [
         Chapter(section.id, section.heading, [contents.part(section, one) for one in shown])
         for section, shown in blocks.show(page, run)
@@ -65,6 +65,7 @@ def _row(folder: Path, facts: dict[str, Any], point: dict[str, Any]) -> Row:
         **point["figures"],
         "run_id": point["run_id"],
         "point": point["point"],
+        "settings": point["settings"],
         "settings_text": _settings_text(point["settings"]),
         "chosen": point["point"] == facts["chosen"]["point"],
         "link": page if (folder / page).is_file() else f"../../{point['run_id']}/",

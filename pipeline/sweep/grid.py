@@ -25,6 +25,7 @@ from pipeline.config import Config, SloTargets, did_you_mean, nearest
 from pipeline.errors import ConfigError
 
 TARGET_SLO_SHARE = 0.99
+SWEEP, COMPARE = "sweep", "compare"  # pages that a result can be shown on
 _RESERVED = ("point", "zip", "target_slo_share")
 
 Settings = dict[str, Any]
@@ -47,6 +48,7 @@ class Grid:
     varied: tuple[str, ...]
     points: tuple[Point, ...]
     target_slo_share: float = TARGET_SLO_SHARE
+    page: str = SWEEP
 
 
 def load(path: Path) -> Grid:

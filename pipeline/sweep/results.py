@@ -61,6 +61,7 @@ def digest(grid: Grid, trace: TraceFile, where: str | None) -> str:
         "engine": manifest.PROGRAM,
         "queries": _queries("sweep_points"),
         "target_slo_share": grid.target_slo_share,
+        "page": grid.page,
         "points": points,
     }
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -146,6 +147,7 @@ def content(
     made = [(r, runs.read(root / r.run_id).facts) for r in results if r.status == DONE and r.run_id]
     return {
         "version": VERSION,
+        "page": grid.page,
         "sweep_id": sweep[:16],
         "digest": sweep,
         "engine_version": manifest.PROGRAM,

@@ -61,12 +61,14 @@ def sweep(
     workers: int = 1,
     cluster: Cluster | None = None,
     pages: bool = False,
+    choose: Callable[[Sequence[Result], float], Choice] = results.choose,
     tell: Callable[[Progress], None] = lambda _: None,
 ) -> Sweep:
     """Make the run of every point that is not there yet, and write table, page and choice to `root/sweeps/<id>/`.
 
     workers : processes on this machine; on a cluster only what is there already is read here
     pages   : also write the report page of every run
+    choose  : takes the points and the share of requests that must keep the SLO
     Raises ConfigError if no point can be used, or the cluster cannot. A run that fails costs no other one.
     """
     plan = _plan(grid, trace, where)
@@ -83,7 +85,7 @@ def sweep(
         _result(point.number, point.settings, run_id, reason, by_run)
         for point, run_id, reason in zip(grid.points, plan.run_ids, plan.reasons, strict=True)
     )
-    choice = results.choose(found, grid.target_slo_share)
+    choice = choose(found, grid.target_slo_share)
     facts = results.content(digest, grid, trace, where, found, choice, root)
     results.write(folder, results.table(found, grid.varied, choice), facts)
     failed = {o.exit_code for o in by_run.values()} - {0}

@@ -12,7 +12,8 @@ from pipeline.sweep.results import DONE, UNUSABLE, Result
 
 NO_FIGURES = (
     "run_id requests replicas gpus offered_rps completed_rps goodput_rps goodput_per_gpu_rps output_tokens_per_s "
-    "ttft_p95_ms tpot_p95_ms e2e_p95_ms kv_peak_share preemptions slo_share"
+    "ttft_p95_ms tpot_p95_ms e2e_p95_ms itl_p99_ms kv_peak_share kv_used_share kv_held_share place_share "
+    "place_idle_share recomputed_share preemptions slo_share"
 )
 
 
