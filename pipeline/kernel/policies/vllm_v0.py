@@ -251,6 +251,12 @@ def _weight(this):
 
 
 @inlined
+def _each(this):
+    """Return the tokens that each sequence of a group computes in the step."""
+    return this.tokens if this.live == 1 else this.tokens // this.live
+
+
+@inlined
 def _distinct(this):
     """Return the blocks that a group takes."""
     return this.full + this.tail + this.live * (this.blocks - this.full - this.tail)
@@ -280,7 +286,7 @@ def _touched(this, engine, own):
 @inlined
 def _make_room(this, engine, own):
     """Give every sequence of a group a place for its next token; a block with other users is copied."""
-    if _blocks(this.length, engine) > this.blocks:
+    if this.length > this.blocks * engine.block_size:
         this.blocks += 1
         engine.free_blocks -= this.live
     elif this.tail and this.length > this.seen:
@@ -717,7 +723,7 @@ def _write(requests, decisions, cost, engine, step, beside, slots, own):
         if len(decisions) == 0 and this.kind != UNREACHED:
             _count(cost, engine, step, beside, this)
         shared = this.full * engine.block_size
-        new = this.tokens // this.live
+        new = _each(this)
         copies = 1 if this.tail else this.live
         engine.held_tokens += shared + copies * (this.computed_tokens + new - shared)
     if not own.early:
@@ -765,7 +771,7 @@ def _collect(requests, lengths, flights, gaps, engine, slots):
             request = requests[this.request & engine.window_mask]
             request.computed_tokens += this.tokens
             samples = _samples(this)
-            this.computed_tokens += this.tokens // this.live
+            this.computed_tokens += _each(this)
             this.prefill = this.prefill and this.computed_tokens < this.length
             if samples:
                 ledger.deliver(requests, gaps, this.request, number, end_ns, engine)

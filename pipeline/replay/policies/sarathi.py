@@ -77,7 +77,7 @@ class Settings(SlotSettings):
 
     scheduler_type: str = "sarathi"  # or vllm, simple_chunking
     chunk_size: int  # tokens of a step
-    max_num_batched_tokens: int | None = None  # vllm: most tokens of prompts in a step; None: the longest sequence
+    max_batched_tokens: int | None = None  # vllm: most tokens of prompts in a step; None: the longest sequence
     enable_dynamic_chunking_schedule: bool = False
     low_chunk_size: int | None = None
     high_chunk_size: int | None = None
@@ -90,7 +90,7 @@ class Settings(SlotSettings):
         sizes = self._chunk_sizes()
         longest = self.longest
         if self.scheduler_type == "vllm":
-            longest = min(longest, self.max_num_batched_tokens or longest)
+            longest = min(longest, self.max_batched_tokens or longest)
         return self.arrays(
             engines,
             step_rows,
