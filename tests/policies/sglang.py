@@ -313,6 +313,7 @@ class Server:
             self.policy = "fcfs"
         self.entries = self.sorts = self.pause = 0
         self.now = self.gpu_free = 0
+        self.ends: dict[int, int] = {}
         self.steps: list[dict] = []
         self.rows: list[dict] = []
 
@@ -341,7 +342,6 @@ class Server:
                 self.hand_over()
             self.lost: list[tuple[Request, int, int]] = []
             self.counted_down = False
-            self.tree.evicted_tokens = self.tree.evicted_nodes = 0
             batch = self.choose()
             if batch or self.lost:
                 self.launch(batch)
@@ -447,7 +447,7 @@ class Server:
             if not self.consider(request):
                 break
         self.queue = [request for request in self.queue if not request.seated]
-        for request in sorted(self.evictees, key=lambda request: self.preempt_order.index(request)):
+        for request in self.evictees:
             self.enter(request)
         self.chunk = self.next_chunk
         for row in self.admitted:  # of two whose prompt was cut, the first is taken for complete
@@ -568,7 +568,6 @@ class Server:
                 break
         if not victims or needed > 0:
             return False
-        self.preempt_order = list(self.running) if not self.evictees else self.preempt_order
         left = len(self.running)
         for one in [one for one in self.running if one in victims]:
             left -= 1
@@ -779,7 +778,8 @@ class Server:
             "free_tokens": tree.free, "evictable_tokens": tree.evictable, "protected_tokens": tree.protected,
             "evicted_tokens": tree.evicted_tokens, "evicted_nodes": tree.evicted_nodes, "new_token_ratio": self.ratio,
         })  # fmt: skip
-        self.ends = getattr(self, "ends", {}) | {number: start + duration}
+        tree.evicted_tokens = tree.evicted_nodes = 0
+        self.ends[number] = start + duration
 
     def log(self, step, position, request, tokens, computed, event, prefill, hit) -> dict:
         self.rows.append({
