@@ -74,6 +74,9 @@ REQUEST = np.dtype(
         ("later", _i8),  # and once it is done, the list of ends not answered yet
         ("collect_next", _i8),  # list of what to do when a step is collected
         ("seat", _i8),  # order of admission
+        ("entry", _i8),  # order of entering the queue, where it counts
+        ("looked_at_tokens", _i4),  # to compute, when the queue was last gone through
+        ("treated", _i1),  # while a queue is sorted: others may wait for it
         # sessions
         ("after", _i8),  # row that it follows, NONE: arrives by itself
         ("think_ns", _i8),  # from the end of that one to its arrival

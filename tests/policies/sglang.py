@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tests.policies import base
+from pipeline.kernel import layout
+from pipeline.kernel.prefix_index import mix
+from pipeline.replay.policies.sglang import UNLIMITED, Settings
+from pipeline.replay.state import StepCost, TraceBatch
+from tests.policies import base, running
 from tests.policies.base import read
 
-__all__ = ["RECOGNISES", "read", "twin"]
+__all__ = ["RECOGNISES", "kernel", "read", "twin"]
 
 CONTINUED, FIRST, AGAIN, RETRACTED, PREEMPTED, ABORTED = range(6)
 PREFILL, DECODE, MIXED, NOTHING = range(4)
@@ -833,3 +837,122 @@ class Server:
             "schedule": base.by_column(self.rows),
             "summary": {"stalled": stalled, "crashed": crashed},
         }
+
+
+STATUSES = {layout.FINISHED: "length", layout.MAX_MODEL_LEN: "length", layout.REJECTED: "rejected"}
+STATUSES |= {layout.NEVER_FINISHED: "never_finished"}
+EVENTS = {layout.CONTINUED: CONTINUED, layout.ADMITTED: FIRST, layout.RESUMED: AGAIN, layout.LOST: RETRACTED}
+EVENTS |= {layout.DROPPED: ABORTED}
+SETTINGS = Settings.__dataclass_fields__.keys()
+
+
+def kernel(case: base.Case) -> base.Result:
+    """Replay a case with the compiled engine."""
+    e = case.engine
+    chosen = settings(e, decisions=True)
+    most_tokens = int(case.requests["prompt_len"].sum() + case.requests["max_tokens"].sum()) + chosen.most_running
+    cost = StepCost.whole(e["a_ns"], e["b_ns"], e["c_ns"], min(most_tokens, 1 << 20))
+    return recorded_form(case, running.replay(chosen, cost, [batch(case)]))
+
+
+def settings(engine: dict, **more: Any) -> Settings:
+    """Return a case's settings as the compiled engine takes them."""
+    same = {name: engine[name] for name in SETTINGS if name in engine}
+    if same["chunked_prefill_size"] is None:
+        same["chunked_prefill_size"] = -1
+    return Settings(**same | more, max_model_len=UNLIMITED)
+
+
+def batch(case: base.Case) -> TraceBatch:
+    """Return a case's requests, each token known by a hash of all up to it."""
+    table = case.requests
+    texts = names(case, answers=True)
+    hashes = []
+    for text in texts:
+        with np.errstate(over="ignore"):
+            places = np.arange(1, len(text) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+            hashes.append(np.cumsum(mix_all(mix_all(text.astype(np.uint64)) + places)))
+    lengths = np.array([len(text) for text in texts], np.int64)
+    stated = table["max_tokens"]
+    return TraceBatch(
+        arrival_ns=table["arrival_ns"],
+        input_tokens=table["prompt_len"],
+        output_tokens=np.where(table["ignore_eos"], stated, np.minimum(stated, table["out_len"])),
+        end_outcome=np.full(len(stated), layout.FINISHED),
+        priority=table["priority"],
+        prefix_tokens=lengths,
+        prefix_block_tokens=np.ones(len(stated), np.int64),
+        hashes=np.concatenate(hashes) if hashes else np.zeros(0, np.uint64),
+        hash_offsets=np.append(0, np.cumsum(lengths)),
+        max_tokens=stated,
+        ignore_eos=table["ignore_eos"].astype(np.int64),
+    )
+
+
+def mix_all(words: np.ndarray) -> np.ndarray:
+    """Scatter many words as `mix` does one."""
+    return mix.py_func(words)
+
+
+def recorded_form(case: base.Case, result: dict) -> base.Result:
+    """Return what the compiled engine made in recorded names."""
+    rows, own, taken = result["requests"], result["own"], result["steps"]
+    asked = case.requests
+    common_columns = running.steps(result)
+    idle = taken["scheduled"] == 0
+    kind = np.select(
+        [idle, taken["prefill_tokens"] == 0, taken["decode_tokens"] == 0], [NOTHING, DECODE, PREFILL], MIXED
+    )
+    steps = {name: common_columns[name] for name in ("step", "t_sched_ns", "dur_ns", "n_waiting", "n_tokens")}
+    steps |= {name: common_columns[name] for name in ("prefill_tokens", "decode_tokens", "ctx_tokens")}
+    steps |= {
+        "kind": kind, "t_start_ns": taken["start_ns"], "n_reqs": taken["scheduled"], "n_running": own["running"],
+        "n_admitted": taken["admitted"], "n_resumed": taken["resumed"], "n_retracted": own["retracted"],
+        "n_preempted": own["preempted"], "n_aborted": own["aborted"], "hit_tokens": taken["hit_tokens"],
+    }  # fmt: skip
+    steps |= {name: own[name] for name in ("free_tokens", "evictable_tokens", "protected_tokens", "new_token_ratio")}
+    steps |= {name: own[name] for name in ("evicted_tokens", "evicted_nodes")}
+    outcomes = running.outcomes(result, STATUSES)
+    generated = outcomes["out_n_output"]
+    requests = {name: outcomes[name] for name in outcomes if name not in ("out_n_preempt", "out_status")}
+    schedule = scheduled(result, outcomes["out_finish_step"])
+    lost = [np.bincount(schedule["req"][schedule["event"] == event], minlength=len(rows)) for event in (3, 4)]
+    pool = settings(case.engine).pool
+    page = case.engine["page_size"]
+    longest = min(case.engine["context_len"], pool) - 1
+    room = np.minimum(longest - asked["prompt_len"], pool - -(-asked["prompt_len"] // page) * page - page) - 1
+    most = np.maximum(0, np.minimum(asked["max_tokens"], room))
+    status = outcomes["out_status"]
+    early = (generated < most) & (status == "length")
+    status[early] = "stop"
+    status[schedule["req"][schedule["event"] == ABORTED]] = "aborted_oom"
+    requests |= {
+        "out_status": status, "out_max_new": most, "out_cached_tokens": rows["cached_tokens"],
+        "out_n_retract": lost[0], "out_n_preempt": lost[1],
+        "out_cached_tokens_resume": rows["resumed_cached_tokens"],
+    }  # fmt: skip
+    dead = bool(result["state"].parts.settings["dead"][0])
+    return {
+        "requests": requests,
+        "steps": steps,
+        "schedule": schedule,
+        "summary": {"stalled": bool(result["state"].stalled) and not dead, "crashed": dead},
+    }
+
+
+def scheduled(result: dict, finish_step: np.ndarray) -> base.Table:
+    """Return the decisions; a row samples in vain if its request has ended, or lost its place, by its end."""
+    table, taken, own = running.schedule(result, EVENTS), result["steps"], result["own"]
+    late = table["event"] == RETRACTED
+    table["event"][late & (table["pos"] < own["preempted"][table["step"]])] = PREEMPTED
+    ended = finish_step[table["req"]]
+    table["samples"] &= (ended == base.NONE) | (table["step"] <= ended)
+    ends = taken["start_ns"] + taken["duration_ns"]
+    gone = {
+        (int(step) - 1, int(request))
+        for step, request in zip(table["step"][table["n_sched"] == 0], table["req"][table["n_sched"] == 0], strict=True)
+        if step > 0 and taken["scheduled_ns"][step] < ends[step - 1]
+    }
+    vain = [(int(step), int(request)) in gone for step, request in zip(table["step"], table["req"], strict=True)]
+    table["samples"] &= ~np.array(vain, bool)
+    return table
