@@ -237,7 +237,7 @@ def _key(node, name, offset):
     return mix(name + mix(np.uint64(offset)) + np.uint64(node) * np.uint64(0x9E3779B97F4A7C15))
 
 
-@inlined
+@compiled
 def _child(tree, hashes, request, row, node, position, tokens, engine):
     """Return the child that agrees with the page at a position, and how many tokens agree, in whole pages."""
     page = tree.counts.page
@@ -413,7 +413,7 @@ def _leave_chain(tree, node):
     tree.nodes[before].chain = tree.nodes[node].chain
 
 
-@inlined
+@compiled
 def _settle(tree, node):
     """Let a node stand in the heap if and only if it can be evicted."""
     this = tree.nodes[node]

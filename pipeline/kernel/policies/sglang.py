@@ -14,7 +14,6 @@ import numpy as np
 from pipeline.kernel import commit, ledger, radix_tree, step_time, wait_queue
 from pipeline.kernel.compile import compiled, inlined
 from pipeline.kernel.layout import (
-    ADMITTED,
     CONTINUED,
     DROPPED,
     ENDED,
@@ -26,7 +25,6 @@ from pipeline.kernel.layout import (
     NONE,
     PREEMPTED,
     REJECTED,
-    RESUMED,
     RUNNING,
     STALLED,
     TIMED_OUT,
@@ -285,7 +283,7 @@ def _arrive(requests, arrivals, heap, engine, own):
             row = request.later
 
 
-@inlined
+@compiled
 def _enter_again(requests, heap, row, engine, own):
     wait_queue.push_back(requests, heap, row, engine)
     request = requests[row & engine.window_mask]
@@ -294,7 +292,7 @@ def _enter_again(requests, heap, row, engine, own):
     own.entries += 1
 
 
-@inlined
+@compiled
 def _release(slot, engine, own, tree, work):
     """Free what a request holds beside the tree, and its row."""
     this = work.slots[slot]
@@ -306,7 +304,7 @@ def _release(slot, engine, own, tree, work):
     own.spares += 1
 
 
-@inlined
+@compiled
 def _checkpoint(requests, hashes, slot, upto, engine, own, tree, work):
     """Put a request's first tokens into the tree."""
     if not own.cache:
@@ -348,7 +346,7 @@ def _give_up(requests, arrivals, heap, engine, own, tree, work):
         row = ledger.overdue(requests, arrivals, engine)
 
 
-@inlined
+@compiled
 def _collect(requests, hashes, flights, gaps, engine, own, tree, work):
     """The oldest step has ended: who sampled gets a token, and who has the last one leaves."""
     number, end_ns = ledger.take_oldest(flights, engine)
@@ -372,7 +370,7 @@ def _collect(requests, hashes, flights, gaps, engine, own, tree, work):
 # The choice of a batch
 
 
-@inlined
+@compiled
 def _choose(requests, hashes, heap, decisions, engine, step, own, tree, work, start_ns):
     """Choose the next batch, `own.batch` slots in `work.batch`; false if the process dies of it."""
     own.lost = own.retracted = own.preempted = own.aborted = own.counted_down = 0
@@ -416,7 +414,7 @@ def _join(own, work):
     own.running = kept
 
 
-@inlined
+@compiled
 def _prefill(requests, hashes, heap, decisions, engine, step, own, tree, work, start_ns):
     """Try a prefill; false if the process dies of it."""
     if (own.full or engine.waiting == 0) and own.chunk == NONE:
@@ -440,9 +438,7 @@ def _prefill(requests, hashes, heap, decisions, engine, step, own, tree, work, s
     own.next_chunk = NONE
     if own.chunk != NONE:
         _continue_chunk(requests, engine, own, tree, work)
-    while engine.waiting > 0 and _consider(
-        requests, hashes, heap, decisions, engine, step, own, tree, work, start_ns
-    ):
+    while engine.waiting > 0 and _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, start_ns):
         pass
     for i in range(own.evictees):
         _enter_again(requests, heap, work.evictees[i], engine, own)
@@ -524,7 +520,7 @@ def _no_token(own):
     return False
 
 
-@inlined
+@compiled
 def _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, start_ns):
     """Try to admit the head of the queue; return whether to go on to the next."""
     if _spent(own, tree) == OTHER:
@@ -534,9 +530,8 @@ def _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, 
     # Rows that the admitted hold already count as free.
     if own.admitted >= min(own.most_running - own.running, own.spares + own.admitted):
         own.full = 1
-    if own.full:
-        if not own.preempts or not _preempt(requests, decisions, request, engine, step, own, tree, work):
-            return False
+    if own.full and not (own.preempts and _preempt(requests, decisions, request, engine, step, own, tree, work)):
+        return False
     known = request.known_tokens
     node, prefix = np.int64(ROOT), np.int64(0)
     if own.cache:
@@ -574,7 +569,7 @@ def _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, 
     return why == GOES_ON
 
 
-@inlined
+@compiled
 def _admit(requests, heap, row, node, prefix, tokens, max_new, engine, step, own, work, start_ns):
     wait_queue.remove(requests, heap, row, engine)
     request = requests[row & engine.window_mask]
@@ -659,9 +654,7 @@ def _insert_state(states, at, left, held):
 def _preempt(requests, decisions, request, engine, step, own, tree, work):
     """Let running requests of lower priority make way for one for which no row is left; return whether it worked."""
     sign = -1 if own.low_first else 1
-    needed = (
-        request.looked_at_tokens + min(_max_new(request, own), LONGEST_COUNTED) - (_capacity(tree) - own.total)
-    )
+    needed = request.looked_at_tokens + min(_max_new(request, own), LONGEST_COUNTED) - (_capacity(tree) - own.total)
     for i in range(own.running):
         work.slots[work.running[i]].leaving = 0
     victims = 0
@@ -710,7 +703,7 @@ def _makes_way(requests, slot, other, sign, engine, work):
     return one.entry > two.entry
 
 
-@inlined
+@compiled
 def _lose(requests, decisions, slot, left, engine, step, own, tree, work):
     """A running request loses all that it holds, and room is made for those who are left."""
     this = work.slots[slot]
@@ -745,7 +738,7 @@ def _drop_ending(requests, engine, own, work):
     return some
 
 
-@inlined
+@compiled
 def _fits(own, tree, work):
     """Return whether everybody in the running list can have one more token."""
     wanted = 0
@@ -775,7 +768,7 @@ def _decode_all(engine, own, tree, work):
     return tree.counts.free >= 0
 
 
-@inlined
+@compiled
 def _decode(requests, heap, decisions, engine, step, own, tree, work):
     """Choose the running list, retracting where memory is short; false if the process dies of it."""
     some = _drop_ending(requests, engine, own, work) if own.overlap else False
@@ -919,13 +912,18 @@ def _rank_by_match(requests, hashes, heap, engine, tree):
             other_row = engine.queue_head
             while other_row != row and known >= SAME_PREFIX:
                 other = requests[other_row & mask]
-                if other.treated and other.known_tokens >= SAME_PREFIX:
-                    if radix_tree.common(hashes, request, row, other, other_row, SAME_PREFIX, engine) == SAME_PREFIX:
-                        request.treated = 0
-                        heap[row & mask] = FAR
-                        break
+                long = other.treated and other.known_tokens >= SAME_PREFIX
+                if long and _begin_alike(hashes, request, row, other, other_row, engine):
+                    request.treated = 0
+                    heap[row & mask] = FAR
+                    break
                 other_row = other.later
         row = request.later
+
+
+@inlined
+def _begin_alike(hashes, one, row, two, other_row, engine):
+    return radix_tree.common(hashes, one, row, two, other_row, SAME_PREFIX, engine) == SAME_PREFIX
 
 
 @inlined
@@ -1034,7 +1032,7 @@ def _goes_first(requests, heap, row, other, by_priority, low_first, mask):
 # The step
 
 
-@inlined
+@compiled
 def _write(requests, decisions, cost, engine, step, own, work):
     """Count what the step computes and put it in flight."""
     parity = engine.steps & 1
