@@ -361,6 +361,7 @@ def settings(engine: dict, **more) -> SlotSettings:
         **more,
         **{name: engine[name] for name in (*same, "correct_restart_count")},
         scheduler_type=engine["scheduler"],
+        empty_turn_waits=True,
         max_batched_tokens=engine["max_batched_tokens"],
         enable_dynamic_chunking_schedule=engine["dynamic_chunking"],
     )

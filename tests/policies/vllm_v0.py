@@ -693,6 +693,9 @@ def recorded_form(case: base.Case, result: dict, ends: list[list[int]]) -> base.
     schedule = running.schedule(result, EVENTS)
     schedule["n_seqs"] = sequences(schedule, ends)
     requests = running.outcomes(result, STATUSES)
+    if crashed:  # nor did anybody learn whom that decision dropped
+        kept = np.isin(np.arange(len(ends)), schedule["req"][schedule["event"] == IGNORED])
+        requests["out_status"][(requests["out_status"] == "ignored") & ~kept] = "never_finished"
     early = case.engine["engine"].startswith("0.2.")
     for row, lengths in enumerate(case.requests["out_lens"]):
         cap = limit(case.engine, case.requests, row)

@@ -151,6 +151,7 @@ def run(
         if engine.ended != NONE:
             return ENDED
         if engine.unfinished == 0 and not own.crashed:
+            _passed_delay(requests, engine, own, 0)
             if not ledger.jump(requests, arrivals, engine):
                 return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
