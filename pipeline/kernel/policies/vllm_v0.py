@@ -83,6 +83,7 @@ SETTINGS = np.dtype(
             # state
             "host_free",  # blocks of host memory that are free
             "swapped",  # groups there
+            "joined",  # groups have joined the running list since it was sorted
             "last_call_ns",  # when prompts were asked for last
             "prompts_last",  # whether that call let one in
             "prompt_ns",  # how long the last step of prompts seemed to take
@@ -229,7 +230,7 @@ def _decide(requests, heap, lengths, decisions, engine, step, beside, slots, swa
         if own.crashed:
             return
     elif own.early:
-        _sort(slots, work, engine.running, False)
+        _sort_running(slots, work, engine, own)
         own.sequences = 0
     made_way = step.preempted
     _serve(requests, decisions, engine, step, beside, slots, swapped, rows, own)
@@ -411,6 +412,7 @@ def _bring_back(requests, decisions, engine, step, beside, slots, swapped, rows,
         beside.swapped_in += 1
         slots[engine.running] = this
         engine.running += 1
+        own.joined = 1
         done += 1
     if done > 0:
         own.swapped -= done
@@ -576,6 +578,7 @@ def _admit(requests, heap, lengths, decisions, engine, step, beside, slots, own,
         this = slots[engine.running]
         this.event = ledger.start(request, 0, start_ns, engine, step)
         this.kind = NEW
+        own.joined = 1
         this.tokens = tokens
         _fill(lengths, request, row, length, forked, this, engine, own)
     if not own.early:
@@ -618,7 +621,7 @@ def _fill(lengths, request, row, length, forked, this, engine, own):
 @inlined
 def _make_way(requests, heap, lengths, decisions, engine, step, beside, slots, swapped, work, rows, own):
     """Put out running requests that rank behind the head of the queue until it fits; sort both lists by rank."""
-    _sort(slots, work, engine.running, True)
+    _sort_running(slots, work, engine, own)
     row = wait_queue.head(heap, engine)
     if row == NONE:
         return
@@ -678,6 +681,13 @@ def _sort_queue(requests, engine):
             else:
                 requests[before & mask].later = row
         row = following
+
+
+@inlined
+def _sort_running(slots, work, engine, own):
+    if own.joined:
+        _sort(slots, work, engine.running, own.by_rank)
+        own.joined = 0
 
 
 @inlined

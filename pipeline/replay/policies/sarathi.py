@@ -83,8 +83,8 @@ class Settings(SlotSettings):
     high_chunk_size: int | None = None
     chunk_schedule_max_tokens: int | None = None
     chunk_schedule_stages: int | None = None
-    # simple_chunking: a turn of decodes without any waits for the next arrival, as the recorded cases have it; off, it is
-    # the turn of chunks at once, since a server does not stop deciding while requests wait
+    # simple_chunking: a turn of decodes without any waits for the next arrival, as the recorded cases have it; off, it
+    # is the turn of chunks at once, since a server does not stop deciding while requests wait
     empty_turn_waits: bool = False
     correct_restart_count: bool = True  # off, as released: a request put out after k tokens generates k too many
 
