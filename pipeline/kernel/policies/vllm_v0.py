@@ -310,7 +310,7 @@ def _swap_need(this, engine, own):
 # Who is put out, and who comes back
 
 
-@inlined
+@compiled
 def _put_out(requests, decisions, engine, step, beside, this, swapped, rows, own, mode):
     """Take the memory of a group: it is computed anew, or moved to the host, as several sequences always are."""
     swap = mode == ALWAYS_SWAP or this.live > 1 or (mode == BY_WEIGHT and _weight(this) > 1)
@@ -358,7 +358,7 @@ def _recompute(requests, decisions, engine, step, beside, this, rows, own):
     engine.running -= 1
 
 
-@inlined
+@compiled
 def _return_to_queue(requests, heap, decisions, engine, beside, rows, own):
     """Put who is computed anew in front of the queue, the last one first, and drop who can never come back."""
     for i in range(own.put_out):
@@ -369,7 +369,7 @@ def _return_to_queue(requests, heap, decisions, engine, beside, rows, own):
     own.unfit = 0
 
 
-@inlined
+@compiled
 def _drop(requests, decisions, engine, beside, row):
     """End a request that can never be served."""
     ledger.drop(requests, row, REJECTED, NONE, engine)
@@ -377,7 +377,7 @@ def _drop(requests, decisions, engine, beside, row):
     beside.ignored += 1
 
 
-@inlined
+@compiled
 def _bring_back(requests, decisions, engine, step, beside, slots, swapped, rows, own):
     """Move groups back from the host, in order, while they fit."""
     done = 0
@@ -467,7 +467,7 @@ def _serve(requests, decisions, engine, step, beside, slots, swapped, rows, own)
     return unreached
 
 
-@inlined
+@compiled
 def _regroup(engine, slots, work):
     """Bring the running list into the order of kinds, each as it is."""
     ordered = True
@@ -585,7 +585,7 @@ def _admit(requests, heap, lengths, decisions, engine, step, beside, slots, own,
         own.prompts_last = count > 0
 
 
-@inlined
+@compiled
 def _fill(lengths, request, row, length, forked, this, engine, own):
     """Enter an admitted request in its slot, with blocks for all that it knows."""
     this.request = row
@@ -618,7 +618,7 @@ def _fill(lengths, request, row, length, forked, this, engine, own):
 # Priority
 
 
-@inlined
+@compiled
 def _make_way(requests, heap, lengths, decisions, engine, step, beside, slots, swapped, work, rows, own):
     """Put out running requests that rank behind the head of the queue until it fits; sort both lists by rank."""
     _sort_running(slots, work, engine, own)
@@ -753,7 +753,7 @@ def _samples(this):
     return not this.prefill or this.misread or this.computed_tokens + this.tokens >= this.length
 
 
-@inlined
+@compiled
 def _write_row(decisions, engine, step, this):
     commit.write_decision(
         decisions, engine, this.request, this.event, step.scheduled, this.tokens, this.live * this.computed_tokens,
@@ -835,7 +835,7 @@ def _give_up(requests, arrivals, heap, engine, slots, swapped, own):
         row = ledger.overdue(requests, arrivals, engine)
 
 
-@inlined
+@compiled
 def _leave(row, engine, slots, swapped, own):
     kept = 0
     for i in range(engine.running):
