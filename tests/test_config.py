@@ -70,7 +70,7 @@ def test_all_problems_are_told_at_once():
         ("engine=3", "engine: must be a table of settings, not 3"),
         ("engine.block_size.x=3", "engine.block_size: must be a value, not a table"),
         ("unmodelled=x", "unknown section"),
-        ("engine.policy=vlm", 'engine.policy = "vlm": no such policy; did you mean vllm?'),
+        ("engine.policy=vlm", 'engine.policy = "vlm": no such policy; did you mean vllm or vllm_v0?'),
         ("engine.scheduling_policy=lifo", "must be one of fcfs or priority"),
         ("engine.watermark=1.0", "must be less than 1"),
         ("engine.watermark=-0.1", "must be at least 0"),

@@ -49,47 +49,56 @@ class Demand:
         return len(self.arrival_us)
 
 
-def demand(trace: pl.DataFrame, offer: Offer, prices: Prices) -> Demand:
-    """Return what the replayable requests of a trace ask of a unit of the offer.
+class Counter:
+    """Counts what requests ask of a unit of an offer, batch by batch; `count` in order of arrival."""
 
-    trace : columns arrival_us, input_tokens, output_tokens, cached_tokens, cache_write_tokens, max_tokens, obs_e2e_us
-    Raises ConfigError if unit or prices of the offer are not known, TraceError if no request is left, or if a prompt
-    has fewer tokens than were cached.
-    """
-    if trace.is_empty():
-        raise TraceError("no request of the trace can be counted: none was served by the engine with known tokens")
-    unit, price = offer.unit, offer.prices
-    if unit is None or price is None:
-        raise ConfigError("; ".join(offer.withheld.values()))
-    counts = {name: _whole(trace, name) for name in ("input_tokens", "output_tokens")}
-    cached, written = _whole(trace, "cached_tokens"), _whole(trace, "cache_write_tokens")
-    plain = counts["input_tokens"] - cached - written
-    if (plain < 0).any():
-        row = int(np.argmax(plain < 0))
-        raise TraceError(
-            f"row {row} of the trace: cached_tokens + cache_write_tokens = {cached[row] + written[row]:,} is more than "
-            f"input_tokens = {counts['input_tokens'][row]:,}"
+    def __init__(self, offer: Offer, prices: Prices) -> None:
+        """Raises ConfigError if unit or prices of the offer are not known."""
+        if offer.unit is None or offer.prices is None:
+            raise ConfigError("; ".join(offer.withheld.values()))
+        self.offer, self.prices = offer, prices
+        self.unit, self.price = offer.unit, offer.prices
+        self.scale = _denominator(self.unit)
+        self.rows = 0
+        self.recent = np.zeros(0, np.int64)  # output tokens of the last requests
+
+    def count(self, rows: pl.DataFrame) -> Demand:
+        """Return what the next requests ask.
+
+        rows : columns arrival_us, input_tokens, output_tokens, and where known cached_tokens, cache_write_tokens,
+            max_tokens, obs_e2e_us
+        Raises TraceError if a prompt has fewer tokens than were cached.
+        """
+        unit, scale = self.unit, self.scale
+        prompt_tokens, output = _whole(rows, "input_tokens"), _whole(rows, "output_tokens")
+        cached, written = _whole(rows, "cached_tokens"), _whole(rows, "cache_write_tokens")
+        plain = prompt_tokens - cached - written
+        if (plain < 0).any():
+            row = int(np.argmax(plain < 0))
+            raise TraceError(
+                f"row {self.rows + row} of the trace: cached_tokens + cache_write_tokens = "
+                f"{cached[row] + written[row]:,} is more than input_tokens = {prompt_tokens[row]:,}"
+            )
+        prompt = _weighted(unit, "prompt", plain, cached, written, prompt_tokens, scale)
+        per_output = _weighted(unit, "output", plain, cached, written, prompt_tokens, scale)
+        two = unit.output_tokens_per_minute is not None
+        guess = output if two else admitted_output(rows, self.prices, self.recent)
+        self.rows += len(rows)
+        self.recent = np.concatenate([self.recent, output])[-_ROLLING:]
+        none = np.zeros(0, np.int64)
+        return Demand(
+            arrival_us=rows["arrival_us"].to_numpy().astype(np.int64),
+            duration_us=_durations(rows, output, unit, self.prices),
+            estimate=prompt if two else prompt + per_output * guess,
+            actual=prompt if two else prompt + per_output * output,
+            second_estimate=per_output * guess if two else none,
+            second_actual=per_output * output if two else none,
+            raw_tokens=prompt_tokens + output,
+            payg_usd=dollars(self.price, self.offer, plain, cached, written, output),
+            spill_usd=dollars(self.price, self.offer, *_spilled(plain, cached, written, self.prices), output),
+            served=prompt_tokens <= (unit.refused_above_tokens or np.iinfo(np.int64).max),
+            scale=scale,
         )
-    output = counts["output_tokens"]
-    scale = _denominator(unit)
-    prompt = _weighted(unit, "prompt", plain, cached, written, counts["input_tokens"], scale)
-    per_output = _weighted(unit, "output", plain, cached, written, counts["input_tokens"], scale)
-    two = unit.output_tokens_per_minute is not None
-    guess = output if two else admitted_output(trace, prices)
-    none = np.zeros(0, np.int64)
-    return Demand(
-        arrival_us=trace["arrival_us"].to_numpy().astype(np.int64),
-        duration_us=_durations(trace, output, unit, prices),
-        estimate=prompt if two else prompt + per_output * guess,
-        actual=prompt if two else prompt + per_output * output,
-        second_estimate=per_output * guess if two else none,
-        second_actual=per_output * output if two else none,
-        raw_tokens=counts["input_tokens"] + output,
-        payg_usd=dollars(price, offer, plain, cached, written, output),
-        spill_usd=dollars(price, offer, *_spilled(plain, cached, written, prices), output),
-        served=counts["input_tokens"] <= (unit.refused_above_tokens or np.iinfo(np.int64).max),
-        scale=scale,
-    )
 
 
 def weighted_tokens(weights: Weights, plain: int, cached: int, written: int, output: int) -> Fraction:
@@ -110,16 +119,28 @@ def dollars(
     )
 
 
-def admitted_output(trace: pl.DataFrame, prices: Prices) -> np.ndarray:
-    """Return the output tokens that admission counts for each request, by prices.max_tokens_policy."""
+def admitted_output(rows: pl.DataFrame, prices: Prices, recent: np.ndarray) -> np.ndarray:
+    """Return the output tokens that admission counts for each request, by prices.max_tokens_policy.
+
+    recent : output tokens of the requests just before these, int64
+    """
     if prices.max_tokens_policy == "fixed":
-        return np.full(len(trace), prices.fixed_max_tokens, np.int64)
-    output = pl.col("output_tokens").cast(pl.Int64)
-    mean = output.rolling_mean(_ROLLING, min_samples=1).shift(1).ceil().cast(pl.Int64)
-    guess = trace.select(mean.fill_null(output))[:, 0]  # nothing is known before the first: it is taken as it was
-    if prices.max_tokens_policy == "logged" and "max_tokens" in trace.columns:
-        guess = trace.select(pl.coalesce(pl.col("max_tokens").cast(pl.Int64), guess))[:, 0]
-    return guess.to_numpy().astype(np.int64)
+        return np.full(len(rows), prices.fixed_max_tokens, np.int64)
+    guess = _recent_means(_whole(rows, "output_tokens"), recent)
+    if prices.max_tokens_policy == "logged" and "max_tokens" in rows.columns:
+        guess = rows.select(pl.coalesce(pl.col("max_tokens").cast(pl.Int64), pl.Series(guess)))[:, 0].to_numpy()
+    return guess.astype(np.int64)
+
+
+def _recent_means(output: np.ndarray, recent: np.ndarray) -> np.ndarray:
+    """Return the mean of the last outputs before each request, rounded up.
+
+    Nothing is known before the first: it is taken as it was.
+    """
+    sums = np.concatenate([[0], np.cumsum(np.concatenate([recent, output]))])
+    end = len(recent) + np.arange(len(output))
+    begin = np.maximum(end - _ROLLING, 0)
+    return np.where(end == begin, output, -(-(sums[end] - sums[begin]) // np.maximum(end - begin, 1)))
 
 
 def _dollars(

@@ -16,6 +16,7 @@ from pipeline.errors import ConfigError
 _RETRIES = {"none": buckets.NO_RETRY, "retry_after": buckets.RETRY_AFTER, "exponential": buckets.EXPONENTIAL}
 _MOST = 1 << 61  # sums of tokens stay far below the range of int64
 _MINUTE_US = 60_000_000
+_COLUMNS = tuple(name for name in Demand.__slots__ if name != "scale")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class Replay:
         self.weighted = 0
         self.spilled_usd = 0.0
         self._due = [np.zeros(0, np.int64)] * 3
+        self._retries = np.zeros(0, buckets.RETRY)
+        self._pending: Demand | None = None
         per_us = unit.tokens_per_minute * scale / _MINUTE_US
         self.leaky = prices.provider == "azure"
         self.exact = per_us.denominator if self.leaky else 1
@@ -102,22 +105,26 @@ class Replay:
         self.counters, self.minutes = kept
         self.requests, self.weighted, self.spilled_usd = 0, 0, 0.0
 
-    def feed(self, demand: Demand, trail: bool = False) -> Trail | None:
-        """Send a batch of requests through; with `trail`, return what happened to each."""
-        if self.prices.retry != "none" and self.requests:
-            raise ConfigError("prices.retry: a log with retries is replayed in one batch")
+    def feed(self, demand: Demand, final: bool = True, trail: bool = False) -> Trail | None:
+        """Send a batch of requests through; with `trail`, return what happened to each of a log in one batch.
+
+        final : this is the last batch; before it, refused clients may have to wait for the next one to try again
+        """
         n = len(demand)
-        decision, level, wait_ms = np.zeros(n, np.int8), np.zeros(n * trail, np.int64), np.zeros(n * trail, np.int64)
+        if self._pending is not None:
+            demand = together(self._pending, demand)
+        rows = len(demand)
+        decision, level, wait_ms = np.full(rows, buckets.PENDING, np.int8), *np.zeros((2, rows * trail), np.int64)
         if self.units == 0:
             decision[:] = 2
             self._spill_all(demand)
         else:
-            self._run(demand, decision, level, wait_ms)
+            self._run(demand, rows - n, final, decision, level, wait_ms)
         self.requests += n
-        self.weighted += int(demand.actual.sum())
+        self.weighted += int(demand.actual[rows - n :].sum())
         # Without units there is no other side: the cache is that of pay-as-you-go itself.
         usd = demand.spill_usd if self.units else demand.payg_usd
-        self.spilled_usd += float(usd[decision != 1].sum())
+        self.spilled_usd += float(usd[(decision == 0) | (decision == 2)].sum())
         if not trail:
             return None
         names = ("refused", "accepted", "spilled")
@@ -143,12 +150,15 @@ class Replay:
             minutes=self.minutes / whole,
         )
 
-    def _run(self, demand: Demand, decision: np.ndarray, level: np.ndarray, wait_ms: np.ndarray) -> None:
+    def _run(
+        self, demand: Demand, first_row: int, final: bool, decision: np.ndarray, level: np.ndarray, wait_ms: np.ndarray
+    ) -> None:
         n, p = len(demand), self.prices
         self._due = [np.concatenate([old[: self.state[buckets.DUE]], np.zeros(n, np.int64)]) for old in self._due]
-        retries = np.zeros(n if p.retry != "none" else 1, buckets.RETRY)
+        room = n - len(self._retries) if p.retry != "none" else 1
+        retries = np.concatenate([self._retries, np.zeros(room, buckets.RETRY)])
         policy: Any = (_RETRIES[p.retry], p.max_retries, p.overflow == "spill", self.state, *self._due, retries)
-        counted: Any = (self.minutes, decision, level, wait_ms, self.counters)
+        counted: Any = (first_row, final, self.minutes, decision, level, wait_ms, self.counters)
         if self.leaky:
             buckets.leak(
                 demand.arrival_us, demand.duration_us, demand.estimate * self.exact, demand.actual * self.exact,
@@ -160,6 +170,14 @@ class Replay:
                 demand.second_actual, demand.raw_tokens, demand.served, self.quota, self.second_quota, self.window_us,
                 round(1e6 * p.window_phase_s), *policy, *counted,
             )  # fmt: skip
+        self._keep(demand, retries[: self.state[buckets.WAITING]])
+
+    def _keep(self, demand: Demand, retries: np.ndarray) -> None:
+        """Keep the requests that still retry, to stand at the front of the next batch in their present order."""
+        rows = np.sort(retries["row"])
+        self._retries = retries.copy()
+        self._retries["row"] = np.searchsorted(rows, retries["row"])
+        self._pending = part(demand, rows) if len(rows) else None
 
     def _spill_delay_s(self) -> float:
         """Return what the failed first attempts of spilled requests cost; without units there is no first attempt."""
@@ -194,15 +212,26 @@ def sweep(
     before : requests at negative times that fill the buckets, so that a short log does not begin with a free minute
     """
     replays: list[Replay] = []
-    for batch in batches:
+    for batch, final in _with_last(batches):
         if not replays:
             replays = [Replay(unit, prices, units, batch.scale, span_us) for units in sizes]
             if before is not None and len(before):
                 for replay in replays:
                     replay.warm(before)
         for replay in replays:
-            replay.feed(batch)
+            replay.feed(batch, final)
     return [replay.result() for replay in replays]
+
+
+def _with_last(batches: Iterable[Demand]) -> Iterator[tuple[Demand, bool]]:
+    """Yield each batch, and whether it is the last one."""
+    former: Demand | None = None
+    for batch in batches:
+        if former is not None:
+            yield former, False
+        former = batch
+    if former is not None:
+        yield former, True
 
 
 def pieces(demand: Demand, rows: int) -> Iterator[Demand]:
@@ -211,15 +240,20 @@ def pieces(demand: Demand, rows: int) -> Iterator[Demand]:
         yield part(demand, slice(first, first + rows))
 
 
-def part(demand: Demand, rows: slice) -> Demand:
+def part(demand: Demand, rows: slice | np.ndarray) -> Demand:
     """Return some rows of a demand."""
-    return Demand(
-        **{name: getattr(demand, name)[rows] for name in Demand.__slots__ if name != "scale"}, scale=demand.scale
-    )
+    columns = {name: getattr(demand, name) for name in _COLUMNS}
+    # A unit with one budget has empty columns for the second.
+    return Demand(**{name: column[rows] if len(column) else column for name, column in columns.items()},
+                  scale=demand.scale)  # fmt: skip
 
 
-def tail(demand: Demand, span_us: int, length_us: int) -> Demand:
-    """Return the last requests of a log as they stand before its repetition: at negative times."""
-    first = int(np.searchsorted(demand.arrival_us, span_us - length_us))
-    last = part(demand, slice(first, None))
-    return replace(last, arrival_us=last.arrival_us - span_us)
+def together(one: Demand, other: Demand) -> Demand:
+    """Return the rows of two demands, one after the other."""
+    columns = {name: np.concatenate([getattr(one, name), getattr(other, name)]) for name in _COLUMNS}
+    return Demand(**columns, scale=one.scale)
+
+
+def shifted(demand: Demand, by_us: int) -> Demand:
+    """Return the requests as they come so much earlier: those of the last hour, before the log repeats itself."""
+    return replace(demand, arrival_us=demand.arrival_us - by_us)

@@ -3,8 +3,8 @@
 Time is int64 microseconds, tokens are whole multiples of a small fraction of a weighted token, so no comparison is
 rounded. Corrections and retries wait in binary heaps; every array is allocated outside. An event at the moment of an
 arrival comes before it, so that capacity given back is there for it; corrections of one moment count together. What
-goes on from one batch of requests to the next stands in `state`; retries name rows of the batch, so with them a batch
-is the whole log.
+goes on from one batch of requests to the next stands in `state` and the heaps; requests that still retry stand at the
+front of the next batch.
 
 Rules and what is assumed where the vendor is silent: capacity/README.md.
 """
@@ -19,16 +19,18 @@ NO_WINDOW = np.iinfo(np.int64).min  # before the first request; any other number
 NO_RETRY, RETRY_AFTER, EXPONENTIAL = 0, 1, 2
 _SECOND_US = 1_000_000
 
+# Cells of `state`: level (leak) or what is left (windows), its moment or window, the second budget, and how many
+# corrections and retries wait.
+LEVEL, AT, SECOND, DUE, WAITING, STATE = range(6)
+PENDING = -1  # decision of a request that will try again
 # A refused client that tries again.
-# Cells of `state`: level (leak) or what is left (windows), its moment or window, the second budget, corrections due.
-LEVEL, AT, SECOND, DUE, STATE = range(5)
 RETRY = np.dtype([("time_us", np.int64), ("row", np.int64), ("attempt", np.int64)], align=True)
 
 
 @njit(cache=True)
 def leak(
     arrival_us, duration_us, estimate, actual, raw, served, drain, depth, retry, max_retries, spill,
-    state, due_us, due_change, due_second, retries, minutes, decision, level, wait_ms, counters,
+    state, due_us, due_change, due_second, retries, first_row, final, minutes, decision, level, wait_ms, counters,
 ):  # fmt: skip
     """Send requests through one leaky bucket.
 
@@ -37,17 +39,19 @@ def leak(
     state        : int64[STATE], zeros at the beginning
     due_us, due_change, due_second : heap of corrections, int64[those due before + requests]
     retries      : heap of RETRY, [requests]
+    first_row    : requests before it came in an earlier batch and are here to retry
+    final        : no request comes after these: go on until nobody retries
     minutes      : int64[minutes], receives what accepted requests count, by minute of admission
-    decision     : int8[requests]: 1 accepted, 2 spilled, 0 refused
+    decision     : int8[requests], PENDING at the beginning: 1 accepted, 2 spilled, 0 refused
     level, wait_ms : empty, or one cell per request: the level just before the last attempt; the wait it was told,
         milliseconds
     counters     : int64[COUNTERS]
     """
     used, now_us, due = state[LEVEL], state[AT], state[DUE]
-    waiting = 0
-    row = 0
+    waiting = state[WAITING]
+    row = first_row
     count = len(arrival_us)
-    while row < count or waiting > 0:
+    while row < count or (final and waiting > 0):
         attempt = 0
         time_us = arrival_us[row] if row < count else NEVER
         this = row
@@ -80,29 +84,24 @@ def leak(
                 counters[THROTTLED] += 1
                 told_ms = -((depth - used) // (drain * 1000))
             if not spill and served[this] and retry != NO_RETRY and attempt < max_retries:
-                pause_us = told_ms * 1000
-                if retry == EXPONENTIAL:
-                    pause_us = min(60, 1 << min(attempt, 6)) * _SECOND_US
-                waiting = _push_retry(retries, waiting, time_us + max(pause_us, 1), this, attempt + 1)
-                outcome = -1
-        if outcome == 2 or outcome == 0:
-            counters[SPILLED if spill else REFUSED] += 1
-            counters[RETRY_US] += time_us - arrival_us[this]
-            counters[SPILLED_WEIGHTED] += actual[this]
-            counters[SPILLED_RAW] += raw[this]
-        decision[this] = max(outcome, 0)
+                outcome = PENDING
+                next_us = time_us + _pause_us(retry, told_ms, attempt)
+                waiting = _push_retry(retries, waiting, next_us, this, attempt + 1)
+            else:
+                _lose(counters, spill, time_us - arrival_us[this], actual[this], raw[this])
+        decision[this] = outcome
         if len(level) > 0:
             level[this], wait_ms[this] = used, told_ms
         if outcome == 1:
             used += estimate[this]
-    state[LEVEL], state[AT], state[DUE] = used, now_us, due
+    state[LEVEL], state[AT], state[DUE], state[WAITING] = used, now_us, due, waiting
 
 
 @njit(cache=True)
 def windows(
     arrival_us, duration_us, estimate, actual, second_estimate, second_actual, raw, served, quota, second_quota,
-    window_us, phase_us, retry, max_retries, spill, state, due_us, due_change, due_second, retries, minutes, decision,
-    level, wait_ms, counters,
+    window_us, phase_us, retry, max_retries, spill, state, due_us, due_change, due_second, retries, first_row, final,
+    minutes, decision, level, wait_ms, counters,
 ):  # fmt: skip
     """Send requests through budgets that are whole again in every window; arguments as for `leak`.
 
@@ -114,10 +113,10 @@ def windows(
     """
     left, window, second_left, due = state[LEVEL], state[AT], state[SECOND], state[DUE]
     two = len(second_estimate) > 0
-    waiting = 0
-    row = 0
+    waiting = state[WAITING]
+    row = first_row
     count = len(arrival_us)
-    while row < count or waiting > 0:
+    while row < count or (final and waiting > 0):
         attempt = 0
         time_us = arrival_us[row] if row < count else NEVER
         this = row
@@ -159,23 +158,34 @@ def windows(
             outcome = 2 if spill else 0
             if served[this]:
                 counters[THROTTLED] += 1
-                next_us = (window + 1) * window_us + phase_us
-                told_ms = -((time_us - next_us) // 1000)
+                told_ms = -((time_us - (window + 1) * window_us - phase_us) // 1000)
             if not spill and served[this] and retry != NO_RETRY and attempt < max_retries:
-                pause_us = told_ms * 1000
-                if retry == EXPONENTIAL:
-                    pause_us = min(60, 1 << min(attempt, 6)) * _SECOND_US
-                waiting = _push_retry(retries, waiting, time_us + max(pause_us, 1), this, attempt + 1)
-                outcome = -1
-        if outcome == 2 or outcome == 0:
-            counters[SPILLED if spill else REFUSED] += 1
-            counters[RETRY_US] += time_us - arrival_us[this]
-            counters[SPILLED_WEIGHTED] += actual[this]
-            counters[SPILLED_RAW] += raw[this]
-        decision[this] = max(outcome, 0)
+                outcome = PENDING
+                next_us = time_us + _pause_us(retry, told_ms, attempt)
+                waiting = _push_retry(retries, waiting, next_us, this, attempt + 1)
+            else:
+                _lose(counters, spill, time_us - arrival_us[this], actual[this], raw[this])
+        decision[this] = outcome
         if len(level) > 0:
             level[this], wait_ms[this] = before, told_ms
-    state[LEVEL], state[AT], state[SECOND], state[DUE] = left, window, second_left, due
+    state[LEVEL], state[AT], state[SECOND], state[DUE], state[WAITING] = left, window, second_left, due, waiting
+
+
+@njit(cache=True)
+def _pause_us(retry, told_ms, attempt):
+    """Return how long a refused client waits before it tries again: as it was told, or 1, 2, 4, ... 60 seconds."""
+    if retry == EXPONENTIAL:
+        return min(60, 1 << min(attempt, 6)) * _SECOND_US
+    return max(told_ms * 1000, 1)
+
+
+@njit(cache=True)
+def _lose(counters, spill, waited_us, actual, raw):
+    """Count a request that bought capacity does not serve."""
+    counters[SPILLED if spill else REFUSED] += 1
+    counters[RETRY_US] += waited_us
+    counters[SPILLED_WEIGHTED] += actual
+    counters[SPILLED_RAW] += raw
 
 
 @njit(cache=True)

@@ -10,41 +10,40 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import polars as pl
 
-from pipeline.capacity import accounting, admission, economics
-from pipeline.capacity.accounting import Demand
+from pipeline.capacity import admission, economics
 from pipeline.capacity.admission import Admitted
 from pipeline.capacity.economics import Confidence, Hour, Plan
 from pipeline.capacity.rates import Offer, Term
+from pipeline.capacity.traffic import MINUTE_US, Minutes, Survey, Traffic, survey
 from pipeline.config import Prices
 
-MINUTE_US = 60_000_000
 DAY_US = 1440 * MINUTE_US
 YEARLY_DAYS = 28  # a yearly term is not recommended on less
 MONTHLY_DAYS = 7  # nor any commitment without a word on how short the log is
 _MOST_SIZES = 24  # replayed one by one; the curve between them is the fluid one
-_BATCH = 1 << 20
-_TAIL_US = 60 * MINUTE_US
-COLUMNS = (
-    "arrival_us", "arrival_time", "input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens", "max_tokens",
-    "obs_e2e_us",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Market:
     """Everything a decision looks at: requests, offer, settings, and demand by the minute.
 
-    units : demand of each minute in units, empty minutes included; of two budgets, the one that needs more
+    seen    : what one pass over the requests found
+    minutes : what the requests of each minute come to
+    units   : demand of each minute in units, empty minutes included; of two budgets, the one that needs more
     """
 
-    trace: pl.DataFrame
+    traffic: Traffic
     offer: Offer
     prices: Prices
-    demand: Demand
-    span_us: int
+    seen: Survey
+    minutes: Minutes
     units: np.ndarray
+
+    @property
+    def span_us(self) -> int:
+        """Length of the log, whole minutes."""
+        return self.seen.span_us
 
     @property
     def months(self) -> float:
@@ -54,7 +53,7 @@ class Market:
     @property
     def payg_usd_month(self) -> float:
         """Pay-as-you-go price of a month, USD."""
-        return float(self.demand.payg_usd.sum()) / self.months
+        return float(self.minutes.payg_usd.sum()) / self.months
 
     @property
     def value(self) -> float:
@@ -105,17 +104,13 @@ class Decision:
         return self.best or self.cheapest
 
 
-def market(trace: pl.DataFrame, offer: Offer, prices: Prices) -> Market:
-    """Return the market of a trace: its replayable requests as the offer counts them.
+def market(traffic: Traffic, offer: Offer, prices: Prices) -> Market:
+    """Return the market of some traffic: its replayable requests as the offer counts them.
 
-    Raises ConfigError or TraceError as `accounting.demand`.
+    Raises ConfigError or TraceError as `traffic.survey`.
     """
-    rows = trace.filter("replayable") if "replayable" in trace.columns else trace
-    rows = rows.select(name for name in COLUMNS if name in rows.columns)
-    counted = accounting.demand(rows, offer, prices)
-    last = int(counted.arrival_us[-1])
-    span_us = (last // MINUTE_US + 1) * MINUTE_US
-    return Market(rows, offer, prices, counted, span_us, _units(counted, offer, span_us))
+    seen = survey(traffic, offer, prices)
+    return Market(traffic, offer, prices, seen, seen.minutes, _units(seen.minutes, offer))
 
 
 def decide(market: Market) -> Decision:
@@ -154,31 +149,23 @@ def decide(market: Market) -> Decision:
 
 def admit(market: Market, prices: Prices, sizes: Sequence[int]) -> list[Admitted]:
     """Replay the requests through purchases of several sizes under some admission settings."""
-    assert market.offer.unit is not None
-    demand = market.demand
-    if any(getattr(prices, name) != getattr(market.prices, name) for name in accounting.SETTINGS):
-        demand = accounting.demand(market.trace, market.offer, prices)
-    batches = [demand] if prices.retry != "none" else admission.pieces(demand, _BATCH)
+    unit = market.offer.unit
+    assert unit is not None
     before = None
     if prices.retry == "none":
         # The log is taken to repeat, so it begins with the bucket as its end leaves it.
-        before = admission.tail(demand, market.span_us, min(market.span_us, _TAIL_US))
-    return admission.sweep(market.offer.unit, prices, sizes, batches, market.span_us, before)
+        before = admission.shifted(market.seen.tail(market.offer, prices), market.span_us)
+    demands = market.traffic.demands(market.offer, prices)
+    return admission.sweep(unit, prices, sizes, demands, market.span_us, before)
 
 
-def by_minute(arrival_us: np.ndarray, amount: np.ndarray, span_us: int) -> np.ndarray:
-    """Return the sum of an amount in every minute of the log, float64."""
-    return np.bincount(arrival_us // MINUTE_US, amount.astype(float), span_us // MINUTE_US)
-
-
-def _units(demand: Demand, offer: Offer, span_us: int) -> np.ndarray:
+def _units(minutes: Minutes, offer: Offer) -> np.ndarray:
     unit = offer.unit
     assert unit is not None
-    first = by_minute(demand.arrival_us, demand.actual, span_us) / demand.scale / float(unit.tokens_per_minute)
+    first = minutes.actual / minutes.scale / float(unit.tokens_per_minute)
     if unit.output_tokens_per_minute is None:
         return first
-    second = by_minute(demand.arrival_us, demand.second_actual, span_us) / demand.scale
-    return np.maximum(first, second / float(unit.output_tokens_per_minute))
+    return np.maximum(first, minutes.second_actual / minutes.scale / float(unit.output_tokens_per_minute))
 
 
 def _habits(market: Market) -> dict[str, int]:
@@ -210,7 +197,7 @@ def _hours(market: Market, base: int) -> list[Hour]:
     assert unit is not None
     if hourly is None:
         return []
-    first = market.trace["arrival_time"][0] if "arrival_time" in market.trace.columns else None
+    first = market.seen.first_time
     minute = 0 if first is None else first.hour * 60 + first.minute
     return economics.hourly_top(market.units, minute, base, hourly, market.value, unit.minimum, unit.increment)
 
@@ -249,10 +236,7 @@ def _days(market: Market, chosen: Candidate | None) -> list[tuple[int, float, fl
     if whole == 0:
         return []
     units = market.units[:minutes].reshape(whole, 1440)
-    payg, spill = (
-        by_minute(market.demand.arrival_us, usd, market.span_us)[:minutes].reshape(whole, 1440)
-        for usd in (market.demand.payg_usd, market.demand.spill_usd)
-    )
+    payg, spill = (usd[:minutes].reshape(whole, 1440) for usd in (market.minutes.payg_usd, market.minutes.spill_usd))
     left = np.maximum(units - chosen.units, 0.0)
     spilled = (spill * left / np.maximum(units, np.finfo(float).tiny)).sum(axis=1)
     price = chosen.units * chosen.term.usd_per_unit_month * 24 / market.offer.hours_per_month
@@ -265,42 +249,21 @@ def _days(market: Market, chosen: Candidate | None) -> list[tuple[int, float, fl
 def scaled(market: Market, growth: float = 1.0, output: float = 1.0, cached: float = 1.0) -> Market:
     """Return the market with more traffic, longer answers, or another share of cached input.
 
-    growth multiplies every request's weight and price; output multiplies output tokens; cached multiplies cached
-    input, what is no longer cached being plain and at most all of it.
+    growth multiplies what every minute asks and costs, which needs no look at the requests; output and cached as in
+    `Traffic`.
     """
-    trace = market.trace
-    if output != 1.0:
-        trace = trace.with_columns(
-            (pl.col(name).cast(pl.Float64) * output).round().clip(1).cast(pl.Int64)
-            for name in ("output_tokens", "max_tokens")
-            if name in trace.columns
-        )
-    if cached != 1.0:
-        written = pl.col("cache_write_tokens").fill_null(0) if "cache_write_tokens" in trace.columns else pl.lit(0)
-        room = pl.col("input_tokens").cast(pl.Int64) - written.cast(pl.Int64)
-        more = (pl.col("cached_tokens").fill_null(0).cast(pl.Float64) * cached).round().cast(pl.Int64)
-        trace = trace.with_columns(pl.min_horizontal(more, room).alias("cached_tokens"))
-    demand = market.demand
-    if trace is not market.trace:
-        demand = accounting.demand(trace, market.offer, market.prices)
-    if growth != 1.0:
-        demand = replace(
-            demand,
-            actual=np.rint(demand.actual * growth).astype(np.int64),
-            estimate=np.rint(demand.estimate * growth).astype(np.int64),
-            second_actual=np.rint(demand.second_actual * growth).astype(np.int64),
-            second_estimate=np.rint(demand.second_estimate * growth).astype(np.int64),
-            payg_usd=demand.payg_usd * growth,
-            spill_usd=demand.spill_usd * growth,
-        )
-    return replace(market, trace=trace, demand=demand, units=_units(demand, market.offer, market.span_us))
+    traffic, minutes = market.traffic, market.minutes
+    if (output, cached) != (1.0, 1.0):
+        traffic = replace(traffic, output=output, cached=cached)
+        minutes = survey(traffic, market.offer, market.prices).minutes
+    minutes = minutes.times(growth=growth)
+    return replace(market, traffic=traffic, minutes=minutes, units=_units(minutes, market.offer))
 
 
 def repriced(market: Market, payg: float = 1.0, unit: float = 1.0) -> Market:
     """Return the market with pay-as-you-go prices, or prices of units, multiplied."""
     terms = tuple(replace(term, usd_per_unit_month=term.usd_per_unit_month * unit) for term in market.offer.terms)
-    demand = replace(market.demand, payg_usd=market.demand.payg_usd * payg, spill_usd=market.demand.spill_usd * payg)
-    return replace(market, offer=replace(market.offer, terms=terms), demand=demand)
+    return replace(market, offer=replace(market.offer, terms=terms), minutes=market.minutes.times(payg=payg))
 
 
 def fluid_best(market: Market, term_names: Sequence[str]) -> dict[str, Any]:

@@ -3,13 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from pipeline import hardware
 from pipeline.capacity import own, purchase, rates, sensitivity, store
+from pipeline.capacity.traffic import Traffic
 from pipeline.config import Config, to_dict
 from pipeline.errors import ConfigError
-from pipeline.ingest import read
 from pipeline.replay.driver import TraceFile
 
 
@@ -31,7 +29,7 @@ def decide(
     folder = root / "purchases" / name
     if (folder / "purchase.json").is_file():
         return folder, False
-    market = purchase.market(_rows(trace.path, where), offer, config.prices)
+    market = purchase.market(Traffic.stored(trace.path, where), offer, config.prices)
     decision = purchase.decide(market)
     facts = {"path": trace.name, "digest": trace.digest, "where": where, "rejected_records": trace.rejected_records}
     found = _own(trace, config, root, where) if with_own else None
@@ -41,12 +39,3 @@ def decide(
 def _own(trace: TraceFile, config: Config, root: Path, where: str | None) -> dict[str, Any]:
     deployment = hardware.resolve(config)
     return own.compare(config, own.replay_share(trace, root, where), deployment.tensor_parallel_size)
-
-
-def _rows(path: Path, where: str | None) -> pl.DataFrame:
-    """Read what a purchase needs of a trace; TraceError if the condition cannot be used."""
-    rows = read.read_trace(path)
-    if where is not None:
-        plain = rows.with_columns(pl.col("arrival_time").dt.replace_time_zone(None))
-        rows = rows.filter(read.condition(where, plain))
-    return rows.select(*purchase.COLUMNS, "replayable").collect()

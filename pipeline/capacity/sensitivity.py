@@ -45,9 +45,9 @@ def rows(decision: Decision) -> list[Row]:
     market = decision.market
     terms = [term.name for term in market.offer.terms if term.name not in decision.withheld]
     found = [_row(market, terms, "as logged", "as logged", None, None)]
-    cached = bool(market.demand.payg_usd.sum() and "cached_tokens" in market.trace.columns)
+    cached = (market.seen.tokens.get("cached_tokens") or 0) > 0 and market.payg_usd_month > 0
     for name, (what, change, factors) in _FACTORS.items():
-        if name == "cached" and not (cached and int(market.trace["cached_tokens"].fill_null(0).sum())):
+        if name == "cached" and not cached:
             continue
         at = _flip(market, terms, change)
         for factor in factors:

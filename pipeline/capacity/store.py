@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from pipeline import __version__, schema
 from pipeline.capacity import rates, words
-from pipeline.capacity.purchase import Decision, by_minute
+from pipeline.capacity.purchase import Decision
 from pipeline.capacity.sensitivity import Row
 from pipeline.config import Prices
 from pipeline.errors import RunError
@@ -70,25 +70,22 @@ def write(
 
 def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> Any:
     market = decision.market
-    demand, minutes = market.demand, len(market.units)
-    weighted = by_minute(demand.arrival_us, demand.actual + _second(demand), market.span_us) / demand.scale
-    counted = by_minute(demand.arrival_us, np.ones(len(demand)), market.span_us)
-    raw = by_minute(demand.arrival_us, demand.raw_tokens, market.span_us)
-    usd = by_minute(demand.arrival_us, demand.payg_usd, market.span_us)
+    minutes = market.minutes
+    weighted = (minutes.actual + minutes.second_actual) / minutes.scale
     served = _served_units(decision)
     yield (
         schema.PURCHASE_MINUTES,
         [
             {
                 "minute": i,
-                "requests": int(counted[i]),
+                "requests": int(minutes.requests[i]),
                 "weighted_tokens": float(weighted[i]),
                 "units": float(market.units[i]),
-                "raw_tokens": int(raw[i]),
-                "payg_usd": float(usd[i]),
+                "raw_tokens": int(minutes.raw_tokens[i]),
+                "payg_usd": float(minutes.payg_usd[i]),
                 "served_units": None if served is None else float(served[i]),
             }
-            for i in range(minutes)
+            for i in range(len(market.units))
         ],
     )
     yield schema.PURCHASE_SIZES, [_size(decision, one) for one in decision.admitted]
@@ -100,10 +97,6 @@ def _tables(decision: Decision, sensitivities: list[Row], own: Own | None) -> An
     )
     yield schema.PURCHASE_HOURS, [asdict(hour) for hour in decision.hours]
     yield schema.PURCHASE_OWN, (own or {}).get("replicas", [])
-
-
-def _second(demand: Any) -> Any:
-    return demand.second_actual if len(demand.second_actual) else 0
 
 
 def _served_units(decision: Decision) -> Any:
@@ -180,7 +173,7 @@ def _facts(purchase_id: str, decision: Decision, trace: dict[str, Any], own: Own
             "price_as_of": price.as_of,
         },
         "figures": {
-            "requests": len(market.demand),
+            "requests": market.seen.requests,
             "span_minutes": len(market.units),
             "minutes_per_month": offer.minutes_per_month,
             "months": market.months,

@@ -66,7 +66,7 @@ def cautions(decision: Decision) -> list[str]:
         "A provisioned deployment is not moved to a newer model, and a retired model answers no more (Azure: 18 months "
         "after release for most models); a term should end before that."
     )
-    too_long = int((~market.demand.served).sum())
+    too_long = market.seen.too_long
     if too_long:
         found.append(
             f"{too_long:,} requests have prompts above {unit.refused_above_tokens:,} tokens, which bought units never "
@@ -75,10 +75,10 @@ def cautions(decision: Decision) -> list[str]:
     classes = {"cached": "cached_tokens", "cache_write": "cache_write_tokens"}
     for concern, text in offer.remarks:
         column = classes.get(concern)
-        present = column is None or (column in market.trace.columns and market.trace[column].fill_null(0).sum() > 0)
+        present = column is None or (market.seen.tokens.get(column) or 0) > 0
         if present:
             found.append(text[0].upper() + text[1:] + ".")
-    unknown = sum(int(market.trace[c].is_null().all()) for c in ("cached_tokens",) if c in market.trace.columns)
+    unknown = market.seen.tokens.get("cached_tokens", 0) is None
     if unknown and unit.weights.cached < unit.weights.input:
         found.append("The log does not say what was cached, so every input token counts as uncached.")
     return found

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,6 +35,35 @@ def read_trace(path: Path, where: str | None = None) -> pl.LazyFrame:
     naive = rows.with_columns(pl.col("arrival_time").dt.replace_time_zone(None))
     kept = naive.filter(condition(where, naive))
     return kept.with_columns(pl.col("arrival_time").dt.replace_time_zone("UTC"))
+
+
+def batches(
+    path: Path, columns: Sequence[str], where: str | None = None, rows: int = 1 << 20
+) -> Iterator[pl.DataFrame]:
+    """Yield some columns of the rows that meet a condition, in order, from at most `rows` rows of the file at a time.
+
+    Labels are plain strings, arrival_time is UTC. Raises TraceError as `read_trace`.
+    """
+    check(path)
+    kept = None
+    if where is not None:
+        naive = pl.col("arrival_time").dt.replace_time_zone(None)
+        kept = condition(where, read_trace(path).with_columns(naive))
+    wanted = list(dict.fromkeys([*columns, *(kept.meta.root_names() if kept is not None else [])]))
+    try:
+        for batch in pq.ParquetFile(path).iter_batches(rows, columns=wanted):
+            frame = pl.DataFrame(pl.from_arrow(batch))
+            labels = [
+                name for name, kind in frame.schema.items() if kind == pl.Categorical or isinstance(kind, pl.Enum)
+            ]
+            frame = frame.with_columns(pl.col(labels).cast(pl.String))
+            if kept is not None:
+                times = [pl.col("arrival_time").dt.replace_time_zone(None)] if "arrival_time" in wanted else []
+                frame = frame.filter(frame.with_columns(times).select(kept.fill_null(False)).to_series())
+            if len(frame):
+                yield frame.select(columns)
+    except (pa.ArrowException, OSError) as error:
+        raise TraceError(f"{path}: cannot be read to its end: {error}") from error
 
 
 def check(path: Path) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # Facts that most answers read: where answers are asked one after the other, they are computed once.
-_KEPT = ("request_latency", "run_latency", "run_span")
+_KEPT = ("request_latency", "run_gaps", "run_latency", "run_span")
 _MEMORY = "1GB"  # beyond it, DuckDB goes on in files of its own
 _PARTS = ("object", "call", "comment")
 _STORED = (schema.REQUESTS, schema.STEPS, schema.GAPS, schema.DECISIONS)

@@ -1,7 +1,7 @@
 -- latency_percentiles: how long do callers wait, by group?
 -- kind:   macro
 -- grain:  one row per run, group and metric that has a value
--- needs:  exact_mean, itl_quantiles, latency_values
+-- needs:  itl_quantiles, value_percentiles
 -- params: dimension VARCHAR, run VARCHAR, minutes INTEGER = 1
 -- column: run_id  VARCHAR run
 -- column: label   VARCHAR tenant, model or class, as $dimension says; else null
@@ -16,27 +16,14 @@
 -- column: max_ms  DOUBLE  largest, milliseconds
 -- note:   percentiles interpolate linearly (quantile_cont), as `vllm bench serve` does.
 -- note:   a request belongs to the minute of its arrival, a token gap to the minute in which it ends.
-WITH spread AS (
-    SELECT
-        run_id,
-        label,
-        minute,
-        metric,
-        COUNT(*) AS samples,
-        exact_mean(value_ms) AS mean_ms,
-        MAX(value_ms) AS max_ms,
-        QUANTILE_CONT(value_ms, [0.5, 0.9, 0.95, 0.99]) AS quantiles_ms
-    FROM latency_values($dimension, $run, $minutes)
-    GROUP BY ALL
-    UNION ALL
-    SELECT run_id, label, minute, 'itl', samples, mean_ms, max_ms, quantiles_ms
-    FROM itl_quantiles($dimension, $run, [0.5, 0.9, 0.95, 0.99], $minutes)
-)
+SELECT run_id, label, minute, metric, samples, mean_ms, p50_ms, p90_ms, p95_ms, p99_ms, max_ms
+FROM value_percentiles($dimension, $run, $minutes)
+UNION ALL
 SELECT
     run_id,
     label,
     minute,
-    metric,
+    'itl' AS metric,
     samples,
     mean_ms,
     quantiles_ms[1] AS p50_ms,
@@ -44,4 +31,4 @@ SELECT
     quantiles_ms[3] AS p95_ms,
     quantiles_ms[4] AS p99_ms,
     max_ms
-FROM spread;
+FROM itl_quantiles($dimension, $run, [0.5, 0.9, 0.95, 0.99], $minutes);

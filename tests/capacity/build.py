@@ -37,7 +37,7 @@ def trace(calls: Sequence[tuple[float, int, int]], **columns: Sequence[object]) 
 
 def demand(frame: pl.DataFrame, settings: Prices) -> Demand:
     """Return what the trace asks of the published unit."""
-    return accounting.demand(frame, rates.offer(settings), settings)
+    return accounting.Counter(rates.offer(settings), settings).count(frame)
 
 
 def minutes_of(units: Sequence[int], tokens_per_minute: int = 3000, **columns: Sequence[object]) -> pl.DataFrame:

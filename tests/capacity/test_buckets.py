@@ -119,10 +119,10 @@ def test_two_budgets_are_the_twins(calls, units, client):
 
 
 @settings(max_examples=100, deadline=None)
-@given(CALLS, st.integers(1, 9), st.sampled_from(["azure", "google"]))
-def test_pieces_are_the_whole(calls, rows, provider):
+@given(CALLS, st.integers(1, 9), st.sampled_from(["azure", "google"]), CLIENTS)
+def test_pieces_are_the_whole(calls, rows, provider, client):
     model = {"azure": "gpt-4.1", "google": "gemini-3.5-flash"}[provider]
-    chosen = build.prices(provider=provider, model=model)
+    chosen = build.prices(provider=provider, model=model, **client)
     unit = rates.offer(chosen).unit
     asked = as_demand(calls, 4, False)
     (whole,) = admission.sweep(unit, chosen, [15], [asked], build.MINUTE_US)
@@ -139,7 +139,7 @@ def test_a_log_begins_with_the_bucket_as_its_end_leaves_it():
     # One call of 60,000 tokens: 15 units drain 750 a second, so after 60 s 15,000 are left.
     asked = build.demand(build.trace([(59, 60_000, 1)], obs_e2e_us=[1]), chosen)
     replay = Replay(rates.offer(chosen).unit, chosen, 15, asked.scale, build.MINUTE_US)
-    replay.warm(admission.tail(asked, build.MINUTE_US, build.MINUTE_US))
+    replay.warm(admission.shifted(asked, build.MINUTE_US))
     assert replay.result().requests == 0
     again = build.demand(build.trace([(0, 100, 1)], obs_e2e_us=[1]), chosen)
     trail = replay.feed(again, trail=True)
@@ -170,13 +170,6 @@ def test_a_prompt_above_the_limit_is_never_served():
     assert trail is not None
     assert trail.decision == ["accepted", "spilled"]
     assert replay.result().throttled == 0
-
-
-def test_retries_need_the_whole_log():
-    chosen = build.prices(overflow="refuse", retry="exponential")
-    asked = build.demand(build.trace([(0, 10, 1), (1, 10, 1)]), chosen)
-    with pytest.raises(ConfigError, match="one batch"):
-        admission.sweep(rates.offer(chosen).unit, chosen, [15], admission.pieces(asked, 1), build.MINUTE_US)
 
 
 def test_a_purchase_too_large_to_count_is_refused():

@@ -8,23 +8,26 @@ import pytest
 
 from pipeline.capacity import accounting, economics, own, purchase, rates, sensitivity, words
 from pipeline.capacity.rates import Term
+from pipeline.capacity.traffic import Traffic
 from pipeline.errors import ConfigError, TraceError
 from tests.capacity import build
+from tests.replay import servecast
 
 DAY = 1440
+NOBODY = np.zeros(0, np.int64)
 # gpt-4.1 with calls of input alone: 2 USD per million, 3,000 tokens a minute, so a busy unit saves 262.80 a month.
 VALUE = 262.80
 
 
 def market(units, **stated):
     settings = build.prices(**stated)
-    return purchase.market(build.minutes_of(units), rates.offer(settings), settings)
+    return purchase.market(Traffic.of(build.minutes_of(units)), rates.offer(settings), settings)
 
 
 def test_demand_has_every_minute_empty_ones_included():
     settings = build.prices()
     calls = build.trace([(0, 3000, 0), (59.9, 3000, 0), (300, 6000, 0)])
-    found = purchase.market(calls, rates.offer(settings), settings)
+    found = purchase.market(Traffic.of(calls), rates.offer(settings), settings)
     assert found.units.tolist() == [2, 0, 0, 0, 0, 2]
     assert found.value == pytest.approx(VALUE, rel=1e-12)
     assert found.payg_usd_month == pytest.approx(12_000 * 2 / 1e6 / 6 * 43_800, rel=1e-12)
@@ -121,7 +124,7 @@ def test_growth_scales_demand_and_price():
 def test_longer_answers_and_less_cache():
     settings = build.prices()
     calls = build.trace([(0, 10_000, 500)], cached_tokens=[8000])
-    plain = purchase.market(calls, rates.offer(settings), settings)
+    plain = purchase.market(Traffic.of(calls), rates.offer(settings), settings)
     assert plain.units.tolist() == [4000 / 3000]
     assert purchase.scaled(plain, output=2.0).units.tolist() == [6000 / 3000]
     assert purchase.scaled(plain, cached=0.5).units.tolist() == [8000 / 3000]
@@ -153,7 +156,7 @@ def test_rules_that_nobody_publishes_are_tried():
 def test_a_spill_side_that_knows_the_cache_is_cheaper():
     settings = build.prices()
     calls = build.trace([(0, 100_000, 10)] * 4, cached_tokens=[80_000] * 4)
-    market = purchase.market(calls, rates.offer(settings), settings)
+    market = purchase.market(Traffic.of(calls), rates.offer(settings), settings)
     # A bucket of almost no depth refuses what comes while another call is counted.
     strange, known = (
         purchase.admit(market, settings.model_copy(update={"spill_cached_share": share, "bucket_s": 0.001}), [15])[0]
@@ -167,11 +170,11 @@ def test_a_spill_side_that_knows_the_cache_is_cheaper():
 
 def test_output_counted_at_admission():
     calls = build.trace([(0, 10, 100), (1, 10, 301), (2, 10, 7)], max_tokens=[None, 50, None])
-    assert accounting.admitted_output(calls, build.prices()).tolist() == [100, 50, 201]
+    assert accounting.admitted_output(calls, build.prices(), NOBODY).tolist() == [100, 50, 201]
     rolling = build.prices(max_tokens_policy="rolling_mean")
-    assert accounting.admitted_output(calls, rolling).tolist() == [100, 100, 201]
+    assert accounting.admitted_output(calls, rolling, NOBODY).tolist() == [100, 100, 201]
     fixed = build.prices(max_tokens_policy="fixed", fixed_max_tokens=512)
-    assert accounting.admitted_output(calls, fixed).tolist() == [512] * 3
+    assert accounting.admitted_output(calls, fixed, NOBODY).tolist() == [512] * 3
 
 
 def test_a_long_prompt_is_charged_at_its_class():
@@ -201,13 +204,13 @@ def test_more_cached_than_sent_is_named_with_its_row():
 
 def test_an_empty_trace_cannot_be_priced():
     with pytest.raises(TraceError, match="no request of the trace can be counted"):
-        build.demand(build.trace([]), build.prices())
+        purchase.market(Traffic.of(build.trace([])), rates.offer(build.prices()), build.prices())
 
 
 def test_requests_without_load_do_not_count():
     calls = build.trace([(0, 3000, 0), (1, 3000, 0)]).with_columns(replayable=pl.Series([True, False]))
     settings = build.prices()
-    assert len(purchase.market(calls, rates.offer(settings), settings).demand) == 1
+    assert purchase.market(Traffic.of(calls), rates.offer(settings), settings).seen.requests == 1
 
 
 def test_the_hour_of_the_day_is_that_of_the_log():
@@ -216,7 +219,7 @@ def test_the_hour_of_the_day_is_that_of_the_log():
         arrival_time=pl.Series([first + dt.timedelta(minutes=i) for i in range(60)])
     )
     settings = build.prices()
-    found = purchase.decide(purchase.market(calls, rates.offer(settings), settings))
+    found = purchase.decide(purchase.market(Traffic.of(calls), rates.offer(settings), settings))
     assert [one.hour for one in found.hours] == [0, 23]
 
 
@@ -247,3 +250,32 @@ def test_prices_of_own_gpus():
     assert own.gpu_terms("tpu-v9", build.prices()) == []
     with pytest.raises(ConfigError, match=r"prices\.gpu_provider = 'Acme'"):
         own.gpu_terms("h100-80gb-sxm", build.prices(gpu_provider="Acme"))
+
+
+@pytest.mark.parametrize("stated", [{}, {"overflow": "refuse", "retry": "exponential"}])
+def test_a_log_in_pieces_gives_the_same_purchase(stated):
+    settings = build.prices(bucket_s=5, **stated)
+    calls = build.trace(
+        [(7.3 * i, 3000 + 977 * (i * i % 61), 1 + 37 * (i % 11)) for i in range(1500)],
+        cached_tokens=[i % 1000 for i in range(1500)],
+        max_tokens=[None if i % 3 else 500 for i in range(1500)],
+    )
+    whole, cut = (
+        purchase.decide(purchase.market(Traffic.of(calls, rows), rates.offer(settings), settings)) for rows in (9999, 7)
+    )
+    assert (cut.market.units == whole.market.units).all()
+    assert [c.units for c in cut.candidates] == [c.units for c in whole.candidates]
+    assert cut.best == whole.best or cut.best.units == whole.best.units
+    for one, other in zip(cut.admitted, whole.admitted, strict=True):
+        assert (one.accepted, one.throttled, one.delay_s) == (other.accepted, other.throttled, other.delay_s)
+        assert one.spilled_usd == pytest.approx(other.spilled_usd, rel=1e-12)
+    assert sensitivity.rows(cut)[3].units == sensitivity.rows(whole)[3].units
+
+
+def test_only_the_rows_that_are_asked_for_are_read_from_a_file(tmp_path):
+    trace = servecast.trace(tmp_path / "t.parquet", "0us 100>20 times=4, 60s 100>20 times=5, 120s 3000>20 times=1")
+    settings = build.prices()
+    asked = {None: 10, "input_tokens < 1000": 9, "input_tokens > 1000": 1}
+    for where, count in asked.items():
+        found = purchase.market(Traffic.stored(trace, where), rates.offer(settings), settings)
+        assert found.seen.requests == count

@@ -10,6 +10,7 @@ import pytest
 
 from pipeline.capacity import accounting, admission, economics, purchase, rates
 from pipeline.capacity.admission import Replay
+from pipeline.capacity.traffic import Traffic
 from pipeline.config import Prices
 from tests.capacity import build
 
@@ -74,7 +75,7 @@ def test_every_class_of_token_has_its_weight():
     found = build.demand(calls, settings)
     assert {build.exact(one, found.scale) for one in found.actual} == {Fraction(4725)}
     np.testing.assert_allclose(found.payg_usd, 0.00945, rtol=1e-12)
-    market = purchase.market(calls, offer, settings)
+    market = purchase.market(Traffic.of(calls), offer, settings)
     assert market.units.tolist() == [pytest.approx(189.0, abs=1e-9)]
     assert economics.rounded(market.units[0], unit.minimum, unit.increment) == 190
 
@@ -100,9 +101,9 @@ def test_break_even_by_term(cached, weighted, usd, value, shares):
     calls = build.trace([(0, 10_000, output)], cached_tokens=[cached])
     if cached == 0:
         calls = build.trace([(0, 10_000, 500)])
-    market = purchase.market(calls, rates.offer(settings), settings)
-    assert build.exact(market.demand.actual[0], market.demand.scale) == weighted
-    assert market.demand.payg_usd[0] == pytest.approx(usd if cached else 0.024, abs=1e-12)
+    market = purchase.market(Traffic.of(calls), rates.offer(settings), settings)
+    assert build.exact(market.minutes.actual[0], market.minutes.scale) == weighted
+    assert market.minutes.payg_usd[0] == pytest.approx(usd if cached else 0.024, abs=1e-12)
     assert market.value == pytest.approx(value, rel=1e-9)
     by_name = terms_of(settings)
     for name, share in zip(("hourly", "1-month", "1-year"), shares, strict=True):

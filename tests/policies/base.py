@@ -78,7 +78,7 @@ def config(folder: Path) -> dict[str, Any]:
 def read(folder: Path) -> list[Case]:
     """Return the cases of a case folder or of a bundle; NotACaseError where it is neither."""
     return [
-        Case(name, entry, {table: _in_order(table, columns(held)) for table, held in tables.items()})
+        Case(name, entry, {table: in_order(table, columns(held)) for table, held in tables.items()})
         for name, entry, tables in parts(folder)
     ]
 
@@ -147,7 +147,7 @@ def differences(case: Case, result: Result) -> list[str]:
         if name not in result:
             found.append(f"{name}: none, recorded {rows(recorded)} rows")
         elif result[name] is not None:
-            line = _first_difference(name, recorded, _in_order(name, result[name]))
+            line = _first_difference(name, recorded, in_order(name, result[name]))
             if line:
                 found.append(line)
     for name, value in result.get("summary", {}).items():
@@ -181,7 +181,7 @@ def _first_difference(table: str, recorded: Table, got: Table) -> str:
     return ""
 
 
-def _in_order(name: str, table: Table) -> Table:
+def in_order(name: str, table: Table) -> Table:
     """Bring rows into ORDER, stably; in `schedule` what a step only took out or dropped comes after what it ran."""
     table = {key: np.asarray(values) for key, values in table.items()}
     keys = table | ({"late": table["n_sched"] == 0} if "n_sched" in table else {})

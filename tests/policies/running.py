@@ -8,11 +8,21 @@ from pipeline.replay.state import State, StepCost, TraceBatch
 from tests.policies import base
 
 _DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISIONS_FULL: "decisions"}
+# columns of a batch with an entry for each request
+ROWS = (
+    "arrival_ns", "input_tokens", "output_tokens", "end_outcome", "priority", "prefix_tokens", "prefix_block_tokens",
+    "max_tokens",
+)  # fmt: skip
 ENDED_WELL = (layout.FINISHED, layout.MAX_MODEL_LEN, layout.REJECTED)
 
 
-def batch(table: base.Table, lengths: list[list[int]] | None = None) -> TraceBatch:
-    """Return requests as the compiled engine takes them: one sample of max_tokens, or samples of the given lengths."""
+def batch(
+    table: base.Table, lengths: list[list[int]] | None = None, stated: np.ndarray | int = base.NONE
+) -> TraceBatch:
+    """Return requests as the compiled engine takes them: one sample of max_tokens, or samples of the given lengths.
+
+    stated : the limit of the answer that each request states
+    """
     rows = len(table["arrival_ns"])
     more = {}
     if lengths is not None:
@@ -30,6 +40,7 @@ def batch(table: base.Table, lengths: list[list[int]] | None = None) -> TraceBat
         prefix_block_tokens=np.ones(rows, np.int64),
         hashes=np.zeros(0, np.uint64),
         hash_offsets=np.zeros(rows + 1, np.int64),
+        max_tokens=stated,
         **more,
     )
 
@@ -39,14 +50,10 @@ def pieces(whole: TraceBatch, rows: int) -> list[TraceBatch]:
     found = []
     for first in range(0, len(whole), rows):
         part = slice(first, first + rows)
-        values = {
-            name: getattr(whole, name)[part]
-            for name in ("arrival_ns", "input_tokens", "output_tokens", "end_outcome", "priority")
-        }
-        values |= {name: getattr(whole, name)[part] for name in ("prefix_tokens", "prefix_block_tokens")}
+        values = {name: getattr(whole, name)[part] for name in ROWS if isinstance(getattr(whole, name), np.ndarray)}
         count = len(values["arrival_ns"])
         values |= {"hashes": whole.hashes, "hash_offsets": np.zeros(count + 1, np.int64)}
-        if whole.lengths is not None:
+        if whole.lengths is not None and whole.length_offsets is not None:
             offsets = whole.length_offsets[first : first + count + 1]
             values |= {"lengths": whole.lengths[offsets[0] : offsets[-1]], "length_offsets": offsets - offsets[0]}
         found.append(TraceBatch(**values))
@@ -77,11 +84,11 @@ def replay(settings: PolicySettings, cost: StepCost, batches: list[TraceBatch], 
         state.load(rest)
     state.settle()
     kept["requests"].append(state.take_done(everything=True))
-    return {name: np.concatenate(parts) for name, parts in kept.items()} | {"state": state}
+    return {name: np.concatenate(parts) for name, parts in kept.items() if parts} | {"state": state}
 
 
 def _take(state: State, kept: dict, name: str) -> None:
-    if name == "steps":
+    if name == "steps" and hasattr(state.parts, "own_columns"):
         kept["own"].append(state.own_columns(0))
     kept[name].append(state.drain(name, 0))
 

@@ -345,8 +345,7 @@ def kernel(case: base.Case) -> base.Result:
     """Replay a case with the compiled engine."""
     engine = case.engine
     chosen = settings(engine, decisions=True)
-    cost = StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most_tokens(engine, case.requests))
-    return recorded_form(running.replay(chosen, cost, [running.batch(case.requests)]))
+    return recorded_form(running.replay(chosen, cost(engine, case.requests), [running.batch(case.requests)]))
 
 
 def settings(engine: dict, **more) -> SlotSettings:
@@ -362,15 +361,17 @@ def settings(engine: dict, **more) -> SlotSettings:
         **more,
         **{name: engine[name] for name in (*same, "correct_restart_count")},
         scheduler_type=engine["scheduler"],
+        empty_turn_waits=True,
         max_batched_tokens=engine["max_batched_tokens"],
         enable_dynamic_chunking_schedule=engine["dynamic_chunking"],
     )
 
 
-def most_tokens(engine: dict, requests: base.Table) -> int:
-    """Return more tokens than any step can hold."""
+def cost(engine: dict, requests: base.Table) -> StepCost:
+    """Return a case's step time, for more tokens than any step can hold."""
     longest = int((requests["prompt_len"] + requests["max_tokens"]).max())
-    return engine["max_num_seqs"] * longest + engine["max_num_seqs"]
+    most = engine["max_num_seqs"] * (longest + 1)
+    return StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most)
 
 
 def recorded_form(result: dict) -> base.Result:

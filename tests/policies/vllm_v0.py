@@ -635,11 +635,9 @@ EVENTS = {
 def kernel(case: base.Case) -> base.Result:
     """Replay a case with the compiled engine."""
     engine, requests = case.engine, case.requests
-    most = engine["max_num_batched_tokens"] + engine["max_num_seqs"] + engine["max_model_len"] + 1
-    cost = StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most)
     ends = [sample_ends(engine, requests, row) for row in range(len(requests["arrival_ns"]))]
     result = running.replay(
-        settings(engine, decisions=True, released_defects=True), cost, [running.batch(requests, ends)]
+        settings(engine, decisions=True, released_defects=True), cost(engine), [running.batch(requests, ends)]
     )
     return recorded_form(case, result, ends)
 
@@ -661,15 +659,21 @@ def settings(engine: dict, **more) -> Settings:
     )
 
 
+def cost(engine: dict) -> StepCost:
+    """Return a case's step time, for more tokens than any step can hold."""
+    most = engine["max_num_batched_tokens"] + engine["max_num_seqs"] + engine["max_model_len"] + 1
+    return StepCost.whole(engine["a_ns"], engine["b_ns"], engine["c_ns"], most)
+
+
 def sample_ends(engine: dict, requests: base.Table, row: int) -> list[int]:
     """Return the tokens of every sample of a request, limits applied."""
     cap = limit(engine, requests, row)
-    return [max(min(tokens, cap), 1) for tokens in requests["out_lens"][row]]
+    return [min(tokens, cap) for tokens in requests["out_lens"][row]]
 
 
 def limit(engine: dict, requests: base.Table, row: int) -> int:
-    """Return the tokens at which max_tokens or max_model_len end a sample."""
-    longest = engine["max_model_len"] + 1 - int(requests["prompt_len"][row])
+    """Return the tokens at which max_tokens or max_model_len end a sample; the first one it always gets."""
+    longest = max(engine["max_model_len"] + 1 - int(requests["prompt_len"][row]), 1)
     stated = int(requests["max_tokens"][row]) if "max_tokens" in requests else base.NONE
     return longest if stated == base.NONE else min(longest, stated)
 
@@ -689,6 +693,9 @@ def recorded_form(case: base.Case, result: dict, ends: list[list[int]]) -> base.
     schedule = running.schedule(result, EVENTS)
     schedule["n_seqs"] = sequences(schedule, ends)
     requests = running.outcomes(result, STATUSES)
+    if crashed:  # nor did anybody learn whom that decision dropped
+        kept = np.isin(np.arange(len(ends)), schedule["req"][schedule["event"] == IGNORED])
+        requests["out_status"][(requests["out_status"] == "ignored") & ~kept] = "never_finished"
     early = case.engine["engine"].startswith("0.2.")
     for row, lengths in enumerate(case.requests["out_lens"]):
         cap = limit(case.engine, case.requests, row)

@@ -85,7 +85,7 @@ def compare(connection, dimension: str, pooled: list[tuple]) -> None:
 
 def _filled(steps: dict[int, list[dict]]) -> dict[int, list[dict]]:
     counts = ("running", "waiting", "scheduled", "sampled", "prefill_tokens", "decode_tokens", "context_tokens")
-    counts += ("decode_context_tokens", "prefill_area", "admitted", "resumed", "preempted", "hit_tokens")
+    counts += ("decode_context_tokens", "prefill_area", "held_tokens", "admitted", "resumed", "preempted", "hit_tokens")
     counts += ("free_blocks", "cached_blocks", "evicted_blocks")
     zeros = dict.fromkeys(counts, 0)
     return {replica: [zeros | row for row in rows] for replica, rows in steps.items()}

@@ -61,6 +61,7 @@ SETTINGS = np.dtype(
             "stage_tokens",  # progress after which the next chunk size holds; 0: always chunk_size
             "token_limit",  # PREFILL_FIRST: most tokens of prompts in a step
             "restart_counts_anew",  # a request put out after k tokens generates k too many
+            "empty_turn_waits",  # ALTERNATING: a turn of decodes without any waits for the next arrival
             "prefill_turn",  # ALTERNATING: whether the next step is one of chunks
             "victims",  # of this decision, not admitted again yet
         )
@@ -103,6 +104,7 @@ def run(
         if engine.ended != NONE:
             return ENDED
         if engine.unfinished == 0:
+            own.prefill_turn = True
             if not ledger.jump(requests, arrivals, engine):
                 return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
@@ -115,10 +117,11 @@ def run(
         start_ns = max(engine.now_ns, engine.gpu_free_ns)
         ledger.open_step(engine, step)
         own.victims = 0
+        again = own.scheduler == ALTERNATING and not own.prefill_turn and not own.empty_turn_waits
         _decide(requests, heap, decisions, engine, step, beside, slots, aside, victims, chunk_sizes, own, start_ns)
         _write(requests, decisions, cost, engine, step, slots)
         if step.scheduled == 0 and step.preempted == 0 and beside.ignored == 0:
-            if not ledger.jump(requests, arrivals, engine):
+            if not again and not ledger.jump(requests, arrivals, engine):
                 return STALLED if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
         ledger.close_step(flights, g_ns, cost, engine, step, start_ns, 0)

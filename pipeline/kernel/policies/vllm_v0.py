@@ -83,6 +83,7 @@ SETTINGS = np.dtype(
             # state
             "host_free",  # blocks of host memory that are free
             "swapped",  # groups there
+            "joined",  # groups have joined the running list since it was sorted
             "last_call_ns",  # when prompts were asked for last
             "prompts_last",  # whether that call let one in
             "prompt_ns",  # how long the last step of prompts seemed to take
@@ -151,6 +152,7 @@ def run(
         if engine.ended != NONE:
             return ENDED
         if engine.unfinished == 0 and not own.crashed:
+            _passed_delay(requests, engine, own, 0)
             if not ledger.jump(requests, arrivals, engine):
                 return TRACE_DONE if engine.horizon_ns == FOREVER else NEED_TRACE
             continue
@@ -228,7 +230,7 @@ def _decide(requests, heap, lengths, decisions, engine, step, beside, slots, swa
         if own.crashed:
             return
     elif own.early:
-        _sort(slots, work, engine.running, False)
+        _sort_running(slots, work, engine, own)
         own.sequences = 0
     made_way = step.preempted
     _serve(requests, decisions, engine, step, beside, slots, swapped, rows, own)
@@ -308,7 +310,7 @@ def _swap_need(this, engine, own):
 # Who is put out, and who comes back
 
 
-@inlined
+@compiled
 def _put_out(requests, decisions, engine, step, beside, this, swapped, rows, own, mode):
     """Take the memory of a group: it is computed anew, or moved to the host, as several sequences always are."""
     swap = mode == ALWAYS_SWAP or this.live > 1 or (mode == BY_WEIGHT and _weight(this) > 1)
@@ -356,7 +358,7 @@ def _recompute(requests, decisions, engine, step, beside, this, rows, own):
     engine.running -= 1
 
 
-@inlined
+@compiled
 def _return_to_queue(requests, heap, decisions, engine, beside, rows, own):
     """Put who is computed anew in front of the queue, the last one first, and drop who can never come back."""
     for i in range(own.put_out):
@@ -367,7 +369,7 @@ def _return_to_queue(requests, heap, decisions, engine, beside, rows, own):
     own.unfit = 0
 
 
-@inlined
+@compiled
 def _drop(requests, decisions, engine, beside, row):
     """End a request that can never be served."""
     ledger.drop(requests, row, REJECTED, NONE, engine)
@@ -375,7 +377,7 @@ def _drop(requests, decisions, engine, beside, row):
     beside.ignored += 1
 
 
-@inlined
+@compiled
 def _bring_back(requests, decisions, engine, step, beside, slots, swapped, rows, own):
     """Move groups back from the host, in order, while they fit."""
     done = 0
@@ -410,6 +412,7 @@ def _bring_back(requests, decisions, engine, step, beside, slots, swapped, rows,
         beside.swapped_in += 1
         slots[engine.running] = this
         engine.running += 1
+        own.joined = 1
         done += 1
     if done > 0:
         own.swapped -= done
@@ -464,7 +467,7 @@ def _serve(requests, decisions, engine, step, beside, slots, swapped, rows, own)
     return unreached
 
 
-@inlined
+@compiled
 def _regroup(engine, slots, work):
     """Bring the running list into the order of kinds, each as it is."""
     ordered = True
@@ -575,13 +578,14 @@ def _admit(requests, heap, lengths, decisions, engine, step, beside, slots, own,
         this = slots[engine.running]
         this.event = ledger.start(request, 0, start_ns, engine, step)
         this.kind = NEW
+        own.joined = 1
         this.tokens = tokens
         _fill(lengths, request, row, length, forked, this, engine, own)
     if not own.early:
         own.prompts_last = count > 0
 
 
-@inlined
+@compiled
 def _fill(lengths, request, row, length, forked, this, engine, own):
     """Enter an admitted request in its slot, with blocks for all that it knows."""
     this.request = row
@@ -614,10 +618,10 @@ def _fill(lengths, request, row, length, forked, this, engine, own):
 # Priority
 
 
-@inlined
+@compiled
 def _make_way(requests, heap, lengths, decisions, engine, step, beside, slots, swapped, work, rows, own):
     """Put out running requests that rank behind the head of the queue until it fits; sort both lists by rank."""
-    _sort(slots, work, engine.running, True)
+    _sort_running(slots, work, engine, own)
     row = wait_queue.head(heap, engine)
     if row == NONE:
         return
@@ -677,6 +681,13 @@ def _sort_queue(requests, engine):
             else:
                 requests[before & mask].later = row
         row = following
+
+
+@inlined
+def _sort_running(slots, work, engine, own):
+    if own.joined:
+        _sort(slots, work, engine.running, own.by_rank)
+        own.joined = 0
 
 
 @inlined
@@ -742,7 +753,7 @@ def _samples(this):
     return not this.prefill or this.misread or this.computed_tokens + this.tokens >= this.length
 
 
-@inlined
+@compiled
 def _write_row(decisions, engine, step, this):
     commit.write_decision(
         decisions, engine, this.request, this.event, step.scheduled, this.tokens, this.live * this.computed_tokens,
@@ -824,7 +835,7 @@ def _give_up(requests, arrivals, heap, engine, slots, swapped, own):
         row = ledger.overdue(requests, arrivals, engine)
 
 
-@inlined
+@compiled
 def _leave(row, engine, slots, swapped, own):
     kept = 0
     for i in range(engine.running):

@@ -83,6 +83,9 @@ class Settings(SlotSettings):
     high_chunk_size: int | None = None
     chunk_schedule_max_tokens: int | None = None
     chunk_schedule_stages: int | None = None
+    # simple_chunking: a turn of decodes without any waits for the next arrival, as the recorded cases have it; off, it
+    # is the turn of chunks at once, since a server does not stop deciding while requests wait
+    empty_turn_waits: bool = False
     correct_restart_count: bool = True  # off, as released: a request put out after k tokens generates k too many
 
     def parts(self, engines: Any, step_rows: int) -> Parts:
@@ -101,6 +104,7 @@ class Settings(SlotSettings):
             watermark_blocks=int(WATERMARK * self.num_gpu_blocks),
             chunk_size=self.chunk_size,
             stage_tokens=-(-(self.chunk_schedule_max_tokens or 0) // len(sizes)),
+            empty_turn_waits=self.empty_turn_waits,
             restart_counts_anew=not self.correct_restart_count,
         )
 
