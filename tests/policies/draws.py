@@ -11,11 +11,13 @@ MOST_STEPS = 400  # ends livelocks, which some settings allow
 
 def case(engine: dict, requests: dict) -> base.Case:
     """Return a case of which nothing is recorded."""
-    columns = {name: values if name == "out_lens" else np.array(values, np.int64) for name, values in requests.items()}
-    if "out_lens" in columns:
-        lists = np.empty(len(requests["out_lens"]), object)
-        lists[:] = [tuple(row) for row in requests["out_lens"]]
-        columns["out_lens"] = lists
+    columns = {}
+    for name, values in requests.items():
+        if isinstance(values[0], int | np.integer):
+            columns[name] = np.array(values, np.int64)
+        else:
+            columns[name] = np.empty(len(values), object)
+            columns[name][:] = [tuple(row) for row in values]
     return base.Case("drawn", {"engine": engine}, {"requests": columns})
 
 
@@ -158,4 +160,55 @@ def trtllm(draw: st.DrawFn) -> base.Case:
     requests["prompt_len"] = [
         min(prompt, limit - answer) for prompt, answer in zip(requests["prompt_len"], most, strict=True)
     ]
+    return case(engine | _cost(draw), requests)
+
+
+@st.composite
+def sglang(draw: st.DrawFn) -> base.Case:
+    """Draw a case of SGLang's scheduler; prompts share their beginnings, and some go on where an answer ended."""
+    cuts = draw(st.booleans())
+    engine = {
+        "pool_tokens": draw(st.sampled_from([64, 130, 400])),
+        "page_size": draw(st.sampled_from([1, 1, 2, 4, 8])),
+        "context_len": draw(st.sampled_from([60, 1000])),
+        "max_running_requests": draw(st.sampled_from([2, 4, 8])),
+        "chunked_prefill_size": draw(st.sampled_from([8, 16, 40])) if cuts else -1,
+        "max_prefill_tokens": draw(st.sampled_from([20, 16_384])),
+        "prefill_max_requests": draw(st.sampled_from([None, None, 2])),
+        "schedule_policy": draw(st.sampled_from(["fcfs", "lpm", "dfs-weight", "lof"])),
+        "disable_radix_cache": draw(st.sampled_from([False, False, True])),
+        "radix_eviction_policy": draw(st.sampled_from(["lru", "lru", "lfu", "fifo", "slru"])),
+        "schedule_conservativeness": draw(st.sampled_from([1.0, 0.3, 0.0, 1.3])),
+        "enable_mixed_chunk": draw(st.booleans()),
+        "enable_priority_scheduling": draw(st.booleans()),
+        "disable_priority_preemption": draw(st.sampled_from([False, False, True])),
+        "schedule_low_priority_values_first": draw(st.booleans()),
+        "priority_scheduling_preemption_threshold": draw(st.sampled_from([0, 1])),
+        "retraction_policy": draw(st.sampled_from(["length", "priority"])),
+        "prefill_decode_interval": draw(st.sampled_from([None, None, 2])),
+        "disable_overlap_schedule": draw(st.booleans()),
+        "max_steps": MOST_STEPS,
+    }
+    if engine["schedule_policy"] in ("lpm", "dfs-weight"):  # SGLang allows priorities with the others only
+        engine["enable_priority_scheduling"] = False
+    count = draw(st.integers(1, 14))
+    most = _ints(draw, count, 1, 25)
+    requests: dict = {
+        "req": list(range(count)),
+        "arrival_ns": draw(_arrivals(count)),
+        "max_tokens": most,
+        "out_len": [draw(st.integers(1, longest)) for longest in most],
+        "ignore_eos": _ints(draw, count, 0, 1),
+        "priority": _ints(draw, count, 0, 3),
+    }
+    streams, starts, lengths = [], [], []
+    for row in range(count):
+        parts = [(draw(st.sampled_from([1, 2])), 0, draw(st.sampled_from([3, 16, 34])))]
+        if row and draw(st.booleans()):
+            parts.append((2**40 + draw(st.integers(0, row - 1)), 0, draw(st.integers(1, 8))))
+        parts.append((10 + row, 0, draw(st.integers(1, 12))))
+        for kept, values in zip((streams, starts, lengths), zip(*parts, strict=True), strict=True):
+            kept.append(list(values))
+    requests |= {"seg_stream": streams, "seg_start": starts, "seg_len": lengths}
+    requests["prompt_len"] = [sum(row) for row in lengths]
     return case(engine | _cost(draw), requests)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernel import layout
+from pipeline.kernel import layout, radix_tree
 from pipeline.kernel.prefix_index import mix
 from pipeline.replay.policies.sglang import UNLIMITED, Settings
 from pipeline.replay.state import StepCost, TraceBatch
@@ -30,7 +30,7 @@ def RECOGNISES(config: dict) -> bool:  # noqa: N802
 
 
 def twin(case: base.Case) -> base.Result:
-    if case.config["oracle"] == "sglang RadixCache":
+    if case.config.get("oracle") == "sglang RadixCache":
         return cache_only(case)
     return Server(case).run()
 
@@ -445,8 +445,10 @@ class Server:
             assert self.chunk_left is not None
             limit = min(self.chunk_left, int(self.capacity - self.total))
             limit = self.chunk_left if limit <= 0 else limit
-            tokens = min(request.known - request.kv, limit)
-            self.admit(request, tokens, CONTINUED)
+            if limit > 0:
+                self.admit(request, min(request.known - request.kv, limit), CONTINUED)
+            else:  # the decodes of a mixed step take it all
+                self.next_chunk = request
         for request in list(self.queue):
             if not self.consider(request):
                 break
@@ -848,11 +850,61 @@ SETTINGS = Settings.__dataclass_fields__.keys()
 
 def kernel(case: base.Case) -> base.Result:
     """Replay a case with the compiled engine."""
-    e = case.engine
-    chosen = settings(e, decisions=True)
-    most_tokens = int(case.requests["prompt_len"].sum() + case.requests["max_tokens"].sum()) + chosen.most_running
-    cost = StepCost.whole(e["a_ns"], e["b_ns"], e["c_ns"], min(most_tokens, 1 << 20))
-    return recorded_form(case, running.replay(chosen, cost, [batch(case)]))
+    if case.config.get("oracle") == "sglang RadixCache":
+        return kernel_cache_only(case)
+    return recorded_form(case, running.replay(settings(case.engine, decisions=True), cost(case), [batch(case)]))
+
+
+def cost(case: base.Case) -> StepCost:
+    """Return a case's step time, for as many tokens as its steps can ever hold."""
+    most_tokens = int(case.requests["prompt_len"].sum() + case.requests["max_tokens"].sum())
+    most_tokens = min(most_tokens + case.engine["max_running_requests"], 1 << 20)
+    return StepCost.whole(*(case.engine[name] for name in ("a_ns", "b_ns", "c_ns")), most_tokens)
+
+
+def kernel_cache_only(case: base.Case) -> base.Result:
+    """Drive the compiled tree alone, as `cache_only` does the plain one."""
+    config = case.config
+    made = Settings(
+        max_model_len=UNLIMITED, context_len=UNLIMITED, pool_tokens=config["capacity_tokens"],
+        page_size=config["page_size"], max_running_requests=1, radix_eviction_policy=config["eviction_policy"],
+    )  # fmt: skip
+    engine = layout.records(layout.ENGINE, 1)
+    parts = made.parts(engine, 1)
+    counts = parts.counts[0]
+    tree = radix_tree.Tree(parts.nodes[0], parts.pieces[0], parts.index[0], parts.heap[0], counts)
+    texts = names(case, answers=False)
+    engine[0].hash_mask = (1 << (max(map(len, texts)) - 1).bit_length()) - 1
+    hashes = np.zeros(engine[0].hash_mask + 1, np.uint64)
+    request = layout.records(layout.REQUEST, 1)[0]
+    request.prefix_block_tokens = 1
+    held: list[int] = []
+    rows = []
+    for row, text in enumerate(texts):
+        request.prefix_tokens = len(text)
+        hashes[: len(text)] = chained(text)
+        if len(held) == config["in_flight"]:
+            radix_tree.lock(tree, held.pop(0), -1)
+        first, hit = radix_tree.match(tree, hashes, request, row, len(text) - 1, engine[0])
+        radix_tree.lock(tree, first, 1)
+        counts.evicted_tokens = counts.evicted_nodes = stored = 0
+        whole = len(text) // counts.page * counts.page
+        radix_tree.evict(tree, whole - hit)
+        skipped, last = bool(counts.free < whole - hit), radix_tree.ROOT
+        if not skipped:
+            stored = whole - radix_tree.insert(tree, hashes, request, row, whole, -1, engine[0])[1]
+            counts.free -= stored
+            last = radix_tree.match(tree, hashes, request, row, len(text), engine[0])[0]
+            radix_tree.lock(tree, last, 1)
+        radix_tree.lock(tree, first, -1)
+        held.append(last)
+        rows.append({
+            "out_hit_tokens": hit, "out_evicted_tokens": int(counts.evicted_tokens),
+            "out_evicted_nodes": int(counts.evicted_nodes), "out_stored_tokens": stored,
+            "out_free_tokens": int(counts.free), "out_evictable_tokens": int(counts.evictable),
+            "out_protected_tokens": int(counts.protected), "out_skipped": skipped,
+        })  # fmt: skip
+    return {"requests": base.by_column(rows)}
 
 
 def settings(engine: dict, **more: Any) -> Settings:
@@ -867,11 +919,7 @@ def batch(case: base.Case) -> TraceBatch:
     """Return a case's requests, each token known by a hash of all up to it."""
     table = case.requests
     texts = names(case, answers=True)
-    hashes = []
-    for text in texts:
-        with np.errstate(over="ignore"):
-            places = np.arange(1, len(text) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-            hashes.append(np.cumsum(mix_all(mix_all(text.astype(np.uint64)) + places)))
+    hashes = [chained(text) for text in texts]
     lengths = np.array([len(text) for text in texts], np.int64)
     stated = table["max_tokens"]
     return TraceBatch(
@@ -887,6 +935,13 @@ def batch(case: base.Case) -> TraceBatch:
         max_tokens=stated,
         ignore_eos=table["ignore_eos"].astype(np.int64),
     )
+
+
+def chained(text: np.ndarray) -> np.ndarray:
+    """Return for each token a hash of all up to it."""
+    with np.errstate(over="ignore"):
+        places = np.arange(1, len(text) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        return np.cumsum(mix_all(mix_all(text.astype(np.uint64)) + places))
 
 
 def mix_all(words: np.ndarray) -> np.ndarray:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pipeline.kernel import layout
 from tests import policy_cases, shared, strategies
-from tests.policies import base, draws, reserve, running, sarathi, trtllm, vllm_v0
+from tests.policies import base, draws, reserve, running, sarathi, sglang, trtllm, vllm_v0
 
 CASES = Path(__file__).parents[1] / "cases"
-ENGINES = ("orca_static", "sarathi", "trtllm", "vllm_v0")
+ENGINES = ("orca_static", "sarathi", "sglang", "trtllm", "vllm_v0")
 MS = draws.MS
 MOST = draws.MOST_STEPS
 LINKS = ("earlier", "later", "sample_start", "prefix_start", "slot")  # places in rings and lists
@@ -69,6 +69,12 @@ def test_tensorrt_llm_decides_as_its_twin(case):
     compare(trtllm, case)
 
 
+@given(case=draws.sglang())
+@often
+def test_sglang_decides_as_its_twin(case):
+    compare(sglang, case)
+
+
 # Rules that hold whatever is drawn
 
 
@@ -84,6 +90,8 @@ def runs(case: base.Case, whole: bool = True, **more) -> dict:
         batch, cost = running.batch(case.requests), sarathi.cost(engine, case.requests)
     elif module is trtllm:
         chosen, batch, cost = trtllm.settings(engine, **more), trtllm.batch(case.requests), trtllm.cost(engine)
+    elif module is sglang:
+        chosen, batch, cost = sglang.settings(engine, **more), sglang.batch(case), sglang.cost(case)
     else:
         chosen, batch, cost = reserve.settings(engine, **more), reserve.batch(case), reserve.cost(case)
     if whole:
@@ -92,11 +100,11 @@ def runs(case: base.Case, whole: bool = True, **more) -> dict:
 
 
 def module_of(case: base.Case) -> ModuleType:
-    told_by = {"engine": vllm_v0, "scheduler": sarathi, "chunking": trtllm}
+    told_by = {"engine": vllm_v0, "page_size": sglang, "scheduler": sarathi, "chunking": trtllm}
     return next((module for key, module in told_by.items() if key in case.engine), reserve)
 
 
-anything = st.one_of(draws.sarathi(), draws.vllm_v0(), draws.trtllm(), draws.reserve())
+anything = st.one_of(draws.sarathi(), draws.vllm_v0(), draws.sglang(), draws.trtllm(), draws.reserve())
 
 
 @given(case=anything)

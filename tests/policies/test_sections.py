@@ -17,6 +17,7 @@ POLICIES = {
     "orca": {},
     "static": {},
     "vllm_v0": {},
+    "sglang": {},
     "reserve": {"engine.max_num_batched_tokens": 600},
 }
 TRACE = ", ".join(f"{20 * i}ms {30 + 7 * i}>{5 + 3 * (i % 9)}" for i in range(40))

@@ -481,6 +481,9 @@ def _continue_chunk(requests, engine, own, tree, work):
     limit = min(own.chunk_left, np.int64(np.trunc(_capacity(tree) - own.total)))
     if limit <= 0:
         limit = own.chunk_left
+    if limit <= 0:  # the decodes of a mixed step take it all
+        own.next_chunk = own.chunk
+        return
     this.hits = 0
     _take(own.chunk, min(request.known_tokens - this.kv, limit), CONTINUED, request.known_tokens, own, work)
 
