@@ -31,8 +31,15 @@ def settings(policy: str, **changed):
     return driver.settings(resolved(policy, **changed), False)
 
 
+MORE = {
+    "one replica": {},
+    "two, and clients that leave": {"fleet.replicas": 2, "load.timeout_s": 0.1},
+    "closed loop": {"load.kind": "closed", "load.concurrency": 6},
+}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("more", [{}, {"fleet.replicas": 2, "load.timeout_s": 0.1}], ids=["one", "two, impatient"])
+@pytest.mark.parametrize("more", MORE.values(), ids=MORE)
 def test_a_trace_is_replayed_to_its_end(policy, more, tmp_path):
     trace = servecast.trace(tmp_path / "trace.parquet", TRACE)
     values = MEMORY | POLICIES[policy] | {"engine.policy": policy} | more
@@ -42,7 +49,7 @@ def test_a_trace_is_replayed_to_its_end(policy, more, tmp_path):
     (run,) = (path.parent for path in (tmp_path / "runs").glob("*/run.json"))
     requests = pq.read_table(run / "requests.parquet")
     outcomes = set(requests["outcome"].to_pylist())
-    assert outcomes == ({"finished", "timed_out"} if more else {"finished"})
+    assert outcomes == ({"finished", "timed_out"} if "load.timeout_s" in more else {"finished"})
     engine = json.loads((run / "run.json").read_text())["config"]["engine"]
     assert engine["policy"] == policy
 
