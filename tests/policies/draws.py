@@ -126,3 +126,36 @@ def reserve(draw: st.DrawFn) -> base.Case:
         "max_tokens": stated,
     }
     return case(engine | _cost(draw), requests)
+
+
+@st.composite
+def trtllm(draw: st.DrawFn) -> base.Case:
+    """Draw a case of TensorRT-LLM in which every request fits into an empty server."""
+    chunking = draw(st.sampled_from([None, "FIRST_COME_FIRST_SERVED", "EQUAL_PROGRESS"]))
+    block = draw(st.sampled_from([1, 2, 4, 8]))
+    engine = {
+        "policy": draw(st.sampled_from(["GUARANTEED_NO_EVICT", "MAX_UTILIZATION", "STATIC_BATCH"])),
+        "block_size": block,
+        "num_blocks": draw(st.sampled_from([64, 90, 200])) // block,
+        "max_seq_len": draw(st.sampled_from([48, 60, 100])),
+        "max_batch_size": draw(st.sampled_from([1, 2, 4, 8])),
+        "max_num_tokens": draw(st.sampled_from([16, 30] if chunking else [64, 100])),
+        "chunking": chunking,
+        "chunk_unit": block * draw(st.sampled_from([1, 2])),
+        "max_steps": MOST_STEPS,
+    }
+    count = draw(st.integers(1, 14))
+    most = _ints(draw, count, 1, 20)
+    requests = {
+        "req": list(range(count)),
+        "arrival_ns": draw(_arrivals(count)),
+        "prompt_len": _ints(draw, count, 1, 40),
+        "max_tokens": most,
+        "out_len": [draw(st.integers(1, longest)) for longest in most],
+        "priority": _ints(draw, count, 0, 2),
+    }
+    limit = engine["max_seq_len"]
+    requests["prompt_len"] = [
+        min(prompt, limit - answer) for prompt, answer in zip(requests["prompt_len"], most, strict=True)
+    ]
+    return case(engine | _cost(draw), requests)

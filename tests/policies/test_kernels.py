@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from pipeline.kernel import layout
 from tests import policy_cases, shared, strategies
-from tests.policies import base, draws, reserve, running, sarathi, vllm_v0
+from tests.policies import base, draws, reserve, running, sarathi, trtllm, vllm_v0
 
 CASES = Path(__file__).parents[1] / "cases"
-ENGINES = ("orca_static", "sarathi", "vllm_v0")
+ENGINES = ("orca_static", "sarathi", "trtllm", "vllm_v0")
 MS = draws.MS
 MOST = draws.MOST_STEPS
 LINKS = ("earlier", "later", "sample_start", "prefix_start", "slot")  # places in rings and lists
@@ -63,6 +63,12 @@ def test_reserve_decides_as_its_twin(case):
     compare(reserve, case)
 
 
+@given(case=draws.trtllm())
+@often
+def test_tensorrt_llm_decides_as_its_twin(case):
+    compare(trtllm, case)
+
+
 # Rules that hold whatever is drawn
 
 
@@ -76,6 +82,8 @@ def runs(case: base.Case, whole: bool = True, **more) -> dict:
     elif module is sarathi:
         chosen = sarathi.settings(engine, **more)
         batch, cost = running.batch(case.requests), sarathi.cost(engine, case.requests)
+    elif module is trtllm:
+        chosen, batch, cost = trtllm.settings(engine, **more), trtllm.batch(case.requests), trtllm.cost(engine)
     else:
         chosen, batch, cost = reserve.settings(engine, **more), reserve.batch(case), reserve.cost(case)
     if whole:
@@ -84,10 +92,11 @@ def runs(case: base.Case, whole: bool = True, **more) -> dict:
 
 
 def module_of(case: base.Case) -> ModuleType:
-    return vllm_v0 if "engine" in case.engine else sarathi if "scheduler" in case.engine else reserve
+    told_by = {"engine": vllm_v0, "scheduler": sarathi, "chunking": trtllm}
+    return next((module for key, module in told_by.items() if key in case.engine), reserve)
 
 
-anything = st.one_of(draws.sarathi(), draws.vllm_v0(), draws.reserve())
+anything = st.one_of(draws.sarathi(), draws.vllm_v0(), draws.trtllm(), draws.reserve())
 
 
 @given(case=anything)
