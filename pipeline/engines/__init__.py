@@ -8,11 +8,22 @@ from pipeline.engines.base import EngineSection
 from pipeline.engines.reserve import Reserve
 from pipeline.engines.sarathi import Orca, Sarathi, Static
 from pipeline.engines.sglang import Sglang
+from pipeline.engines.slora import Slora
 from pipeline.engines.tensorrt_llm import TensorrtLlm
 from pipeline.engines.vllm import Vllm
 from pipeline.engines.vllm_v0 import VllmV0
 
-_SECTIONS: tuple[type[EngineSection], ...] = (Vllm, VllmV0, Sarathi, Orca, Static, Sglang, TensorrtLlm, Reserve)
+_SECTIONS: tuple[type[EngineSection], ...] = (
+    Vllm,
+    VllmV0,
+    Sarathi,
+    Orca,
+    Static,
+    Sglang,
+    TensorrtLlm,
+    Slora,
+    Reserve,
+)
 # By the name of the policy; the first is the default.
 POLICIES: dict[str, type[EngineSection]] = {section.model_fields["policy"].default: section for section in _SECTIONS}
 DEFAULT = next(iter(POLICIES))

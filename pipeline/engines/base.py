@@ -21,6 +21,8 @@ class EngineSection(Section):
     NULL_BLOCKS: ClassVar[int] = 0
     # Whether several samples of a request are replayed; else one is.
     SAMPLES: ClassVar[bool] = False
+    # Most tenants that it can tell apart; None: it does not look at them.
+    MOST_TENANTS: ClassVar[int | None] = None
     # The program and release whose decisions are made, or what they are made after.
     MODELS: ClassVar[str]
 

@@ -43,6 +43,7 @@ class Source:
         self.following = 0  # name a former request in the log
         self.samples = config.engine.SAMPLES
         self.tenants: dict[str | None, int] = {}
+        self.most_tenants = config.engine.MOST_TENANTS
         self.models: dict[str | None, int] = {}
         self.first_us: int | None = None
         self.last_us = 0
@@ -151,6 +152,11 @@ class Source:
         """Return int32 numbers of the tenants, by first appearance; requests without one share a number."""
         coded = pc.dictionary_encode(column.combine_chunks().cast(pa.string()), null_encoding="encode")
         numbers = [self.tenants.setdefault(name, len(self.tenants)) for name in coded.dictionary.to_pylist()]
+        if self.most_tenants is not None and len(self.tenants) > self.most_tenants:
+            raise TraceError(
+                f"{self.path}: has more than {self.most_tenants:,} tenants, which a queue for each cannot hold; leave "
+                "some out with --where"
+            )
         return np.array(numbers, np.int32)[coded.indices.to_numpy()]
 
     def _samples(self, table: pa.Table) -> tuple[np.ndarray | None, np.ndarray | None]:

@@ -17,7 +17,7 @@ def case(engine: dict, requests: dict) -> base.Case:
             columns[name] = np.array(values, np.int64)
         else:
             columns[name] = np.empty(len(values), object)
-            columns[name][:] = [tuple(row) for row in values]
+            columns[name][:] = [value if isinstance(value, str) else tuple(value) for value in values]
     return base.Case("drawn", {"engine": engine}, {"requests": columns})
 
 
@@ -211,4 +211,32 @@ def sglang(draw: st.DrawFn) -> base.Case:
             kept.append(list(values))
     requests |= {"seg_stream": streams, "seg_start": starts, "seg_len": lengths}
     requests["prompt_len"] = [sum(row) for row in lengths]
+    return case(engine | _cost(draw), requests)
+
+
+@st.composite
+def vtc(draw: st.DrawFn) -> base.Case:
+    """Draw a case of S-LoRA's fair queues in which every request fits into an empty server."""
+    engine = {
+        "policy": draw(st.sampled_from(["fcfs", "vtc_fair", "lcf_fair", "mdrr_fair", "mdrr_fair"])),
+        "max_total_token_num": draw(st.sampled_from([64, 100, 400])),
+        "batch_max_tokens": draw(st.sampled_from([40, 90])),
+        "running_max_req_size": draw(st.sampled_from([1, 2, 4, 16])),
+        "max_wait_tokens": draw(st.sampled_from([1, 3, 10])),
+        "fair_weights": draw(st.sampled_from([[], [1, 2, 4], [0.5]])),
+        "input_price": 1,
+        "output_price": draw(st.sampled_from([1, 2])),
+        "max_steps": MOST_STEPS,
+    }
+    count = draw(st.integers(1, 14))
+    most = _ints(draw, count, 1, 20)
+    names = draw(st.lists(st.sampled_from(["a", "b", "c"]), min_size=count, max_size=count))
+    requests = {
+        "req": list(range(count)),
+        "arrival_ns": draw(_arrivals(count)),
+        "prompt_len": _ints(draw, count, 1, 40),
+        "max_tokens": most,
+        "out_len": [draw(st.integers(1, longest + 2)) for longest in most],
+        "tenant": names,
+    }
     return case(engine | _cost(draw), requests)

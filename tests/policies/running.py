@@ -11,7 +11,7 @@ _DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISION
 # columns of a batch with an entry for each request
 ROWS = (
     "arrival_ns", "input_tokens", "output_tokens", "end_outcome", "priority", "prefix_tokens", "prefix_block_tokens",
-    "max_tokens",
+    "max_tokens", "tenant",
 )  # fmt: skip
 ENDED_WELL = (layout.FINISHED, layout.MAX_MODEL_LEN, layout.REJECTED)
 
@@ -52,7 +52,8 @@ def pieces(whole: TraceBatch, rows: int) -> list[TraceBatch]:
         part = slice(first, first + rows)
         values = {name: getattr(whole, name)[part] for name in ROWS if isinstance(getattr(whole, name), np.ndarray)}
         count = len(values["arrival_ns"])
-        values |= {"hashes": whole.hashes, "hash_offsets": np.zeros(count + 1, np.int64)}
+        offsets = whole.hash_offsets[first : first + count + 1]
+        values |= {"hashes": whole.hashes[offsets[0] : offsets[-1]], "hash_offsets": offsets - offsets[0]}
         if whole.lengths is not None and whole.length_offsets is not None:
             offsets = whole.length_offsets[first : first + count + 1]
             values |= {"lengths": whole.lengths[offsets[0] : offsets[-1]], "length_offsets": offsets - offsets[0]}

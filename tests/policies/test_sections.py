@@ -2,6 +2,7 @@
 
 import json
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,6 +13,7 @@ from pipeline.replay.policies.vllm_v0 import Settings as VllmV0Settings
 from tests.replay import servecast
 
 MEMORY = {"engine.num_gpu_blocks": 65, "engine.max_model_len": 512, "engine.max_num_seqs": 8}
+SGLANG = {"engine.max_total_tokens": 1040, "engine.context_length": 512, "engine.max_running_requests": 8}
 POLICIES = {
     "sarathi": {"engine.chunk_size": 64},
     "orca": {},
@@ -32,18 +34,26 @@ def settings(policy: str, **changed):
     return driver.settings(resolved(policy, **changed), False)
 
 
+MORE = {
+    "one replica": {},
+    "two, and clients that leave": {"fleet.replicas": 2, "load.timeout_s": 0.1},
+    "closed loop": {"load.kind": "closed", "load.concurrency": 6},
+}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("more", [{}, {"fleet.replicas": 2, "load.timeout_s": 0.1}], ids=["one", "two, impatient"])
+@pytest.mark.parametrize("more", MORE.values(), ids=MORE)
 def test_a_trace_is_replayed_to_its_end(policy, more, tmp_path):
     trace = servecast.trace(tmp_path / "trace.parquet", TRACE)
-    values = MEMORY | POLICIES[policy] | {"engine.policy": policy} | more
+    memory = SGLANG if policy == "sglang" else MEMORY
+    values = memory | POLICIES[policy] | {"engine.policy": policy} | more
     sets = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
     done = servecast.run("replay", trace, "-o", tmp_path / "runs", "--no-bands", *sets)
     assert done.exit_code == 0, done.output
     (run,) = (path.parent for path in (tmp_path / "runs").glob("*/run.json"))
     requests = pq.read_table(run / "requests.parquet")
     outcomes = set(requests["outcome"].to_pylist())
-    assert outcomes == ({"finished", "timed_out"} if more else {"finished"})
+    assert outcomes == ({"finished", "timed_out"} if "load.timeout_s" in more else {"finished"})
     engine = json.loads((run / "run.json").read_text())["config"]["engine"]
     assert engine["policy"] == policy
 
@@ -100,3 +110,22 @@ def _engines():
     from pipeline.kernel import layout
 
     return layout.records(layout.ENGINE, 1)
+
+
+def test_samples_of_a_prompt_share_its_blocks_and_copy_the_last(tmp_path):
+    # 33 tokens fill two blocks of 16 and one of a third, which two of three samples copy when they first decode.
+    trace = servecast.trace(tmp_path / "trace.parquet", "0ms 33>9")
+    table = pq.read_table(trace)
+    place = table.schema.get_field_index("n")
+    pq.write_table(table.set_column(place, table.schema.field(place), pa.array([3], pa.int16())), trace)
+    values = MEMORY | {"engine.policy": "vllm_v0"}
+    sets = [word for name, value in values.items() for word in ("--set", f"{name}={value}")]
+    done = servecast.run("replay", trace, "-o", tmp_path / "runs", "--no-bands", *sets)
+    assert done.exit_code == 0, done.output
+    (run,) = (path.parent for path in (tmp_path / "runs").glob("*/run.json"))
+    steps = pq.read_table(run / "steps")
+    assert steps["prefill_tokens"].to_pylist() == [33, 0, 0]
+    assert steps["decode_tokens"].to_pylist() == [0, 3, 3]  # three samples of three tokens, the first from the prompt
+    assert steps["free_blocks"].to_pylist() == [62, 60, 60]
+    requests = pq.read_table(run / "requests.parquet")
+    assert requests["output_tokens"].to_pylist() == [9]

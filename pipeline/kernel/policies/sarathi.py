@@ -10,6 +10,8 @@ They differ in when prompts are computed, and in what memory a request takes (`s
 
 The first three take blocks for the prompt at admission and one at a time while decoding, put out the last of the
 running requests where none is free, and compute anew what it had; running requests stand in order of arrival.
+Two things of the released code are settings that are off by default, since no server would keep them: the count of
+tokens that starts anew after a restart (`restart_counts_anew`), and answers that outgrow max_model_len.
 """
 
 from typing import Any, NamedTuple

@@ -52,6 +52,7 @@ SLOT = np.dtype(
         ("own", np.int32),  # from this token on it has slots of its own
         ("kv", np.int32),  # tokens that have slots
         ("inserted", np.int32),  # tokens that it has put into the tree
+        ("generated", np.int32),  # tokens of its answer, as far as delivered
         ("in_flight", np.int32),  # tokens being sampled
         ("max_new", np.int32),  # most tokens of its answer
         ("tokens", np.int32),  # the decision being taken: so many, after so many
@@ -215,6 +216,7 @@ def run(
         if own.batch > 0 or own.lost > 0:
             _write(requests, decisions, cost, engine, step, own, work)
             _note(parts.own_columns[replica, engine.steps_used], engine, step, own, tree)
+            _count_blocks(engine, own, tree)
             ledger.close_step(flights, g_ns, cost, engine, step, start_ns, 0)
             if engine.steps == engine.max_steps:
                 return MAX_STEPS
@@ -222,6 +224,7 @@ def run(
         else:
             engine.collect_due = engine.in_flight
             own.busy = own.counted_down or engine.in_flight > 0
+            _count_blocks(engine, own, tree)
             if engine.in_flight == 0 and engine.waiting == 0 and own.running == 0 and own.chunk == NONE:
                 own.ratio = own.first_ratio
         if engine.ended != NONE:
@@ -248,16 +251,10 @@ def _max_new(request, own):
 
 
 @inlined
-def _estimate(this, generated, own):
+def _estimate(this, own):
     """Return what a running request is expected to take yet."""
     ratio = 1.0 if this.ignore_eos else own.ratio
-    return min(this.max_new - generated, LONGEST_COUNTED) * ratio
-
-
-@inlined
-def _generated(requests, this, engine):
-    request = requests[this.request & engine.window_mask]
-    return request.known_tokens - request.input_tokens
+    return min(this.max_new - this.generated, LONGEST_COUNTED) * ratio
 
 
 @inlined
@@ -359,6 +356,7 @@ def _collect(requests, hashes, flights, gaps, engine, own, tree, work):
             continue
         row = this.request
         this.in_flight -= 1
+        this.generated += 1
         if ledger.deliver(requests, gaps, row, number, end_ns, engine):
             _checkpoint(requests, hashes, flown.slot, this.kv, engine, own, tree, work)
             _release(flown.slot, engine, own, tree, work)
@@ -430,7 +428,7 @@ def _prefill(requests, hashes, heap, decisions, engine, step, own, tree, work, s
     own.total = 0.0
     for i in range(own.running):
         this = work.slots[work.running[i]]
-        own.total += _estimate(this, _generated(requests, this, engine), own)
+        own.total += _estimate(this, own)
     own.total += mixed
     own.current = mixed
     own.admitted = own.evictees = 0
@@ -463,7 +461,7 @@ def _prefill(requests, hashes, heap, decisions, engine, step, own, tree, work, s
     if tree.counts.free < 0:
         return False
     if own.mixed and own.running > 0:
-        _drop_ending(requests, engine, own, work)
+        _drop_ending(own, work)
         if own.running > 0 and _fits(own, tree, work):
             for i in range(own.running):
                 work.batch[own.batch + i] = work.running[i]
@@ -589,6 +587,7 @@ def _admit(requests, heap, row, node, prefix, tokens, max_new, engine, step, own
     this.node = node
     this.own = this.kv = this.hits = prefix
     this.inserted = 0
+    this.generated = request.known_tokens - request.input_tokens
     this.in_flight = 0
     this.max_new = max_new
     this.ignore_eos = request.ignore_eos
@@ -675,7 +674,7 @@ def _preempt(requests, decisions, request, engine, step, own, tree, work):
             break
         this.leaving = 1
         victims += 1
-        needed -= _estimate(this, other.known_tokens - other.input_tokens, own)
+        needed -= _estimate(this, own)
     if victims == 0 or needed > 0:
         return False
     kept, left = 0, own.running
@@ -684,7 +683,7 @@ def _preempt(requests, decisions, request, engine, step, own, tree, work):
         this = work.slots[slot]
         if this.leaving:
             left -= 1
-            own.total -= _estimate(this, _generated(requests, this, engine), own)
+            own.total -= _estimate(this, own)
             work.evictees[own.evictees] = this.request
             own.evictees += 1
             own.preempted += 1
@@ -725,13 +724,13 @@ def _lose(requests, decisions, slot, left, engine, step, own, tree, work):
 
 
 @inlined
-def _drop_ending(requests, engine, own, work):
+def _drop_ending(own, work):
     """Who is known to end with the token being sampled leaves the running list; return whether somebody did."""
     kept = 0
     for i in range(own.running):
         slot = work.running[i]
         this = work.slots[slot]
-        if this.in_flight > 0 and _generated(requests, this, engine) + this.in_flight >= this.max_new:
+        if this.in_flight > 0 and this.generated + this.in_flight >= this.max_new:
             own.full = 0
         else:
             work.running[kept] = slot
@@ -744,10 +743,11 @@ def _drop_ending(requests, engine, own, work):
 @compiled
 def _fits(own, tree, work):
     """Return whether everybody in the running list can have one more token."""
-    wanted = 0
-    for i in range(own.running):
-        if work.slots[work.running[i]].kv % own.page == 0:
-            wanted += own.page
+    wanted = own.running if own.page == 1 else 0
+    if own.page > 1:
+        for i in range(own.running):
+            if work.slots[work.running[i]].kv % own.page == 0:
+                wanted += own.page
     radix_tree.evict(tree, wanted)
     return tree.counts.free >= wanted
 
@@ -756,6 +756,8 @@ def _fits(own, tree, work):
 def _decode_all(engine, own, tree, work):
     """Everybody in the running list gets one more token; false if the process dies of it."""
     radix_tree.evict(tree, own.page * own.running)
+    if own.page == 1:
+        tree.counts.free -= own.running
     for i in range(own.running):
         this = work.slots[work.running[i]]
         this.tokens = 1
@@ -764,7 +766,7 @@ def _decode_all(engine, own, tree, work):
         this.prefill = 0
         this.ends = 1
         this.hits = 0
-        if this.kv % own.page == 0:
+        if own.page > 1 and this.kv % own.page == 0:
             tree.counts.free -= own.page
         this.kv += 1
     engine.held_tokens += own.running
@@ -774,7 +776,7 @@ def _decode_all(engine, own, tree, work):
 @compiled
 def _decode(requests, heap, decisions, engine, step, own, tree, work):
     """Choose the running list, retracting where memory is short; false if the process dies of it."""
-    some = _drop_ending(requests, engine, own, work) if own.overlap else False
+    some = _drop_ending(own, work) if own.overlap else False
     if own.running == 0:
         own.full = 0
         return True
@@ -812,7 +814,7 @@ def _retract(requests, heap, decisions, engine, step, own, tree, work):
     generated, allowed = AHEAD * own.running, 0
     for i in range(own.running):
         this = work.slots[work.running[i]]
-        generated += _generated(requests, this, engine)
+        generated += this.generated
         allowed += this.max_new
     own.ratio = min(1.0, generated / (allowed + 1))
 
@@ -1070,6 +1072,13 @@ def _write(requests, decisions, cost, engine, step, own, work):
 
 
 @inlined
+def _count_blocks(engine, own, tree):
+    """State the pool in pages; what can be evicted counts as free."""
+    engine.free_blocks = _capacity(tree) // own.page
+    engine.cached_blocks = (tree.counts.evictable + tree.counts.protected) // own.page
+
+
+@inlined
 def _note(beside, engine, step, own, tree):
     counts = tree.counts
     beside.running = own.running
@@ -1083,6 +1092,4 @@ def _note(beside, engine, step, own, tree):
     beside.aborted = own.aborted
     beside.new_token_ratio = own.ratio
     step.evicted_blocks = counts.evicted_tokens // own.page
-    engine.free_blocks = counts.free // own.page
-    engine.cached_blocks = (counts.evictable + counts.protected) // own.page
     counts.evicted_tokens = counts.evicted_nodes = 0

@@ -6,7 +6,9 @@ prompt's end to the first decode, the last one if it is partly filled (`tail`), 
 A sample's table names `blocks` blocks, so a group takes full + tail + live * (blocks - full - tail).
 
 A group that finds no room is computed anew if it is a single sequence, and else swapped to the host: 0.2.7 moves
-each of its blocks once, 0.6.3 once for each sample. The defects of the released code are under `settings.defects`.
+each of its blocks once, 0.6.3 once for each sample. The defects of the released code are under `settings.defects`:
+recorded cases have them; a plan is better off without, as they lose memory or end the engine for reasons that no
+traffic has. What remains of them then is that a request which can never go on is refused.
 """
 
 from typing import Any, NamedTuple
