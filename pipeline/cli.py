@@ -149,7 +149,7 @@ def ingest(
 @main.command()
 @_LOGS
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
-@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--engine-args", metavar="TEXT", help='A pasted launch line, as "vllm serve ...".')
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
 @_reading
@@ -223,7 +223,7 @@ def _summarise(run: Path, made: bool, with_report: bool, require_slo: float | No
 @main.command()
 @_LOGS
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
-@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--engine-args", metavar="TEXT", help='A pasted launch line, as "vllm serve ...".')
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
 @_reading
@@ -316,7 +316,7 @@ def sweep(
     "--loads", default="0.5,1,1.5,2", show_default=True, metavar="FACTORS", help="Rates as factors, at most four."
 )
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
-@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--engine-args", metavar="TEXT", help='A pasted launch line, as "vllm serve ...".')
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
 @click.option("--where", metavar="CONDITION", help="Replay only these rows, as \"model = 'm'\".")
 @_reading
@@ -470,7 +470,7 @@ def prices(table: str, provider: str | None, model: str | None, as_json: bool) -
 @click.option("--gpu", metavar="NAME", help="Accelerator: id, alias, or the name of your [accelerator].")
 @click.option("--tp", type=click.IntRange(min=1), metavar="N", help="Accelerators that share the model.")
 @click.option("--config", "config_path", type=click.Path(path_type=Path), help="Settings as TOML (replay.toml).")
-@click.option("--engine-args", metavar="TEXT", help='A pasted "vllm serve ..." line.')
+@click.option("--engine-args", metavar="TEXT", help='A pasted launch line, as "vllm serve ...".')
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="One setting, as engine.max_num_seqs=64.")
 @click.option("--lengths", metavar="N,N,...", help="Lengths of a request to count with, tokens.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
@@ -582,17 +582,22 @@ def validate(tables: tuple[str, ...], data: Path | None, as_json: bool, out: Pat
 
 
 @main.command()
-def settings() -> None:
+@click.option("--policy", metavar="NAME", help="Settings of this scheduler's engine.  [default: vllm]")
+def settings(policy: str | None) -> None:
     """List every setting of replay.toml with its default and unit."""
     from rich.table import Table
 
     from pipeline import config
+    from pipeline.engines import DEFAULT, POLICIES
+
+    if policy is not None and policy not in POLICIES:
+        raise click.BadParameter(f"{policy}: there is no such policy; there are {', '.join(POLICIES)}")
 
     table = Table(box=None, pad_edge=False)
     table.add_column("setting", no_wrap=True)
     table.add_column("default", no_wrap=True)
     table.add_column("meaning")
-    for key, default, meaning in config.describe_fields():
+    for key, default, meaning in config.describe_fields(policy or DEFAULT):
         table.add_row(key, default, meaning)
     table.add_row("", "", "")
     table.add_row("own hardware", "", "tables to add for what the catalogue of `servecast hardware` lacks")

@@ -1,6 +1,7 @@
-"""Read a pasted `vllm serve ...` line: settings of this program, and a sentence for each argument it does not model.
+"""Read a pasted launch line of an engine: settings of this program, and a sentence for each argument not modelled.
 
-Argument names are the ones of vLLM 0.33 and older spellings still found in scripts. Values are never repeated in a
+vLLM's argument names are the ones of 0.33 and older spellings still found in scripts; the other engines' stand in
+`engine_lines`. Values are never repeated in a
 message, except of arguments that become settings: a line may hold an API key or a token.
 """
 
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline import engine_lines
+from pipeline.engine_lines import Dialect
 from pipeline.errors import ConfigError
 
 
@@ -237,6 +240,21 @@ _PLAIN_ENVIRONMENT = re.compile(r"VLLM_(API_KEY|USE_V1|LOGGING_.*|LOG_.*|HOST_IP
 _SCALES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
+VLLM = Dialect(
+    command="vllm serve",
+    start=re.compile(r"serve|vllm\.entrypoints\.(openai\.)?api_server"),
+    image="vllm",
+    policy=None,
+    modelled=MODELLED,
+    short=SHORT,
+    switches=SWITCHES,
+    lists=LISTS,
+    unmodelled=UNMODELLED,
+    neutral=NEUTRAL,
+    irrelevant=IRRELEVANT,
+)
+
+
 @dataclass(frozen=True)
 class EngineLine:
     """What a line asks for: settings by section, and one sentence per argument that is not modelled."""
@@ -246,34 +264,33 @@ class EngineLine:
 
 
 def parse(text: str) -> EngineLine:
-    """Parse `vllm serve MODEL --flag value ...`, the older `python -m vllm...api_server ...`, or the arguments alone.
+    """Parse `vllm serve MODEL --flag value ...`, another engine's line (`engine_lines`), or vLLM's arguments alone.
 
     Raises ConfigError for text that is no such line, a value of the wrong kind, or a value that is missing.
     """
-    words = _words(text)
-    environment, arguments = _after_command(words)
-    settings: dict[str, dict[str, Any]] = {}
+    dialect, environment, arguments = _after_command(_words(text))
+    settings: dict[str, dict[str, Any]] = {"engine": {"policy": dialect.policy}} if dialect.policy else {}
     unmodelled = [
         f"{name} in the environment is not looked at."
         for name in environment
         if name.startswith("VLLM_") and not _PLAIN_ENVIRONMENT.fullmatch(name)
     ]
-    for name, value in _arguments(arguments):
+    for name, value in _arguments(arguments, dialect):
         off = name.removeprefix("no-")
         if name == STRAY:
             unmodelled.append("A word that belongs to no argument is left out.")
-        elif name != off and off in MODELLED and MODELLED[off][2] == "bool":
-            section, key, _ = MODELLED[off]
+        elif name != off and off in dialect.modelled and dialect.modelled[off][2] == "bool":
+            section, key, _ = dialect.modelled[off]
             settings.setdefault(section, {})[key] = False
-        elif name in MODELLED:
-            section, key, kind = MODELLED[name]
+        elif name in dialect.modelled:
+            section, key, kind = dialect.modelled[name]
             converted, remark = _convert(name, value, kind)
             if remark:
                 unmodelled.append(remark)
             else:
                 settings.setdefault(section, {})[key] = converted
         else:
-            unmodelled.extend(_remark(name, value))
+            unmodelled.extend(_remark(name, value, dialect))
     return EngineLine(settings, tuple(dict.fromkeys(unmodelled)))
 
 
@@ -299,25 +316,31 @@ def _words(text: str) -> list[str]:
     return [word for word in words[:end] if word != "$"]
 
 
-def _after_command(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the names of environment variables and the words behind the command."""
-    start = None
-    for i, word in enumerate(words):
-        if word == "serve" or re.fullmatch(r"vllm\.entrypoints\.(openai\.)?api_server", word):
-            start = i + 1
-            break
-        if i and "/" in word and "vllm" in word and words[0] in ("docker", "podman"):
-            start = i + 1
-            break
-    if start is None:
+def _after_command(words: list[str]) -> tuple[Dialect, list[str], list[str]]:
+    """Return whose line it is, the names of environment variables and the words behind the command."""
+    dialects = (*engine_lines.DIALECTS, VLLM)
+    found = next(
+        (
+            (dialect, i + 1)
+            for i, word in enumerate(words)
+            for dialect in dialects
+            if dialect.start.fullmatch(word.rpartition("/")[2] if dialect is not VLLM else word)
+            or (i and "/" in word and dialect.image in word and words[0] in ("docker", "podman"))
+        ),
+        None,
+    )
+    if found is None:
         if not words or not words[0].startswith("-"):
             raise ConfigError(f"{SOURCE}: must be a line such as `vllm serve MODEL --max-num-seqs 64`")
-        start = 0
+        found = (VLLM, 0)
+    dialect, start = found
+    if start < len(words) and words[start] == "serve" and dialect is not VLLM:
+        start += 1
     pairs = (re.match(r"([A-Z][A-Z0-9_]*)=", word) for word in words[:start])
-    return [pair.group(1) for pair in pairs if pair], words[start:]
+    return dialect, [pair.group(1) for pair in pairs if pair], words[start:]
 
 
-def _arguments(words: list[str]) -> Iterator[tuple[str, str | None]]:
+def _arguments(words: list[str], dialect: Dialect) -> Iterator[tuple[str, str | None]]:
     """Yield (name without dashes, value or None); the first word of its own is the model, others are STRAY."""
     i, own = 0, "model"
     while i < len(words):
@@ -328,17 +351,17 @@ def _arguments(words: list[str]) -> Iterator[tuple[str, str | None]]:
             own = STRAY
             continue
         name, equals, value = word.partition("=")
-        name = _long_name(name)
+        name = _long_name(name, dialect)
         if name.startswith("optimization-level") and name != "optimization-level":
             yield "optimization-level", name.removeprefix("optimization-level")
         elif equals:
             yield name, value
-        elif name in LISTS:
+        elif name in dialect.lists:
             first = i
             while i < len(words) and not _is_flag(words[i]):
                 i += 1
             yield name, " ".join(words[first:i])
-        elif name.removeprefix("no-") in SWITCHES or name.startswith("no-"):
+        elif name.removeprefix("no-") in dialect.switches or name.startswith("no-"):
             takes = i < len(words) and words[i].lower() in ("true", "false")
             yield name, words[i] if takes else None
             i += takes
@@ -353,11 +376,11 @@ def _is_flag(word: str) -> bool:
     return re.match(r"--?[A-Za-z]", word) is not None
 
 
-def _long_name(flag: str) -> str:
+def _long_name(flag: str, dialect: Dialect) -> str:
     """Return the name without dashes; `--a_b`, `-tp` and the dotted `--a.b` all come to the argument's own name."""
     flag = flag.partition(".")[0]
-    if flag in SHORT:
-        return SHORT[flag]
+    if flag in dialect.short:
+        return dialect.short[flag]
     if re.fullmatch(r"-O\d", flag):
         return f"optimization-level{flag[2:]}"
     return flag.lstrip("-").replace("_", "-")
@@ -402,16 +425,21 @@ def _wrong(name: str, value: str, rule: str) -> ConfigError:
     return ConfigError(f"{SOURCE}: --{name} {value}: {rule}")
 
 
-def _remark(name: str, value: str | None) -> Iterator[str]:
+def _remark(name: str, value: str | None, dialect: Dialect) -> Iterator[str]:
     """Yield a sentence for an argument that is not modelled or not known; nothing if it cannot matter."""
     positive = name.removeprefix("no-")
-    if name in IRRELEVANT or positive in IRRELEVANT:
+    if name in dialect.irrelevant or positive in dialect.irrelevant:
         if name == "dtype" and value in ("float", "float32"):
             yield "--dtype float32 is not modelled: weights and KV are 16 bit."
-    elif name in UNMODELLED:
-        if value is None or value != NEUTRAL.get(name):
-            yield f"--{name} is not modelled: {UNMODELLED[name]}"
-    elif positive not in UNMODELLED:
-        near = difflib.get_close_matches(name, [*MODELLED, *UNMODELLED, *IRRELEVANT], n=1, cutoff=0.6)
+    elif name in dialect.unmodelled:
+        if value is None or value != dialect.neutral.get(name):
+            yield f"--{name} is not modelled: {dialect.unmodelled[name]}"
+    elif positive not in dialect.unmodelled:
+        if dialect is not VLLM:  # whose arguments are not all listed
+            yield f"--{name} is not modelled."
+            return
+        near = difflib.get_close_matches(
+            name, [*dialect.modelled, *dialect.unmodelled, *dialect.irrelevant], n=1, cutoff=0.6
+        )
         hint = f" Did you mean --{near[0]}?" if near else ""
         yield f"--{name} is not known and left out.{hint}"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline import config, engine_args
+from pipeline import config, engine_args, engine_lines
 from pipeline.errors import ConfigError
 
 
@@ -156,3 +156,42 @@ def test_every_argument_is_in_one_group():
 def test_modelled_arguments_lead_to_settings():
     keys = {key for key, _, _ in config.describe_fields()}
     assert keys >= {f"{section}.{key}" for section, key, _ in engine_args.MODELLED.values()}
+
+
+def test_a_line_of_sglang_chooses_its_policy_and_names():
+    line = engine_args.parse(
+        "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B-Instruct --tp 2 --port 30000 "
+        "--mem-fraction-static 0.85 --schedule-policy lpm --chunked-prefill-size -1 --disable-overlap-schedule "
+        "--attention-backend fa3 --enable-torch-compile --speculative-algorithm EAGLE --api-key secret-1"
+    )
+    assert line.settings == {
+        "engine": {
+            "policy": "sglang",
+            "tp_size": 2,
+            "mem_fraction_static": 0.85,
+            "schedule_policy": "lpm",
+            "chunked_prefill_size": -1,
+            "disable_overlap_schedule": True,
+        },
+        "hardware": {"model": "meta-llama/Llama-3.1-8B-Instruct"},
+    }
+    assert line.unmodelled == ("--enable-torch-compile is not modelled.", "--speculative-algorithm is not modelled.")
+
+
+def test_a_line_of_tensorrt_llm_chooses_its_policy_and_names():
+    line = engine_args.parse(
+        "trtllm-serve serve Qwen/Qwen3-32B --max_batch_size 64 --tp_size 2 --host 0.0.0.0 --pp_size 2"
+    )
+    assert line.settings == {
+        "engine": {"policy": "tensorrt_llm", "max_batch_size": 64, "tp_size": 2},
+        "hardware": {"model": "Qwen/Qwen3-32B"},
+    }
+    assert line.unmodelled == ("--pp-size is not modelled.",)
+
+
+@pytest.mark.parametrize("dialect", engine_lines.DIALECTS, ids=lambda dialect: dialect.command)
+def test_arguments_of_other_engines_lead_to_settings(dialect):
+    known = {name for name, _, _ in config.describe_fields(dialect.policy)}
+    for section, key, _ in dialect.modelled.values():
+        assert f"{section}.{key}" in known
+    assert not set(dialect.modelled) & dialect.irrelevant
