@@ -8,7 +8,7 @@ from tests import policy_cases, shared
 
 CASES = Path(__file__).parents[1] / "cases"
 KEPT = sorted(path.parent for path in CASES.glob("*/*/config.json") if path.parents[1].name != "vllm")
-ELSEWHERE = ("orca_static", "sarathi", "trtllm", "vllm_v0")  # made of published traces: only where those are
+ELSEWHERE = ("orca_static", "sarathi", "tgi", "trtllm", "vllm_v0")  # made of published traces: only where those are
 
 
 def label(folder):
