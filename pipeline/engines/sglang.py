@@ -80,7 +80,7 @@ class Sglang(EngineSection):
     disable_overlap_schedule: bool = Field(
         default=False, description="a step is decided after the one before it has ended, not while it runs"
     )
-    as_released: bool = Field(
+    released_defects: bool = Field(
         default=False,
         description="with two defects of SGLang 0.5.23: a prompt in the middle goes on without asking for room, and "
         "the process dies where others have taken it; of two prompts cut in one step the first counts as computed",

@@ -37,6 +37,11 @@ def test_kernel_decides_as_recorded_on_published_traces(engine):
         assert policy_cases.disagreements(folder, "kernel") == {}, folder.name
 
 
+@pytest.mark.parametrize("name", ["azconv_tight_p16", "mooncake_tight_lpm_overlap", "chat_p16_60k_w8_lfu"])
+def test_sglang_decides_as_recorded_on_published_traces(name):
+    assert policy_cases.disagreements(shared.path("oracle", "sglang", name), "kernel") == {}
+
+
 def compare(module: ModuleType, case: base.Case) -> None:
     """Expect of the kernel what the twin makes of a case."""
     expected, got = module.twin(case), module.kernel(case)
@@ -98,11 +103,8 @@ def runs(case: base.Case, whole: bool = True, **more) -> dict:
     elif module is trtllm:
         chosen, batch, cost = trtllm.settings(engine, **more), trtllm.batch(case.requests), trtllm.cost(engine)
     elif module is sglang:
-        chosen, batch, cost = (
-            sglang.settings(engine | {"as_released": False}, **more),
-            sglang.batch(case),
-            sglang.cost(case),
-        )
+        chosen = sglang.settings(engine | {"released_defects": False}, **more)
+        batch, cost = sglang.batch(case), sglang.cost(case)
     elif module is vtc:
         chosen, batch, cost = vtc.settings(engine, **more), vtc.batch(case.requests), vtc.cost(case)
     else:

@@ -93,7 +93,7 @@ SETTINGS = np.dtype(
             "retract_by_priority",
             "interval",
             "overlap",
-            "as_released",  # with the defects that recorded cases show
+            "released_defects",  # with the defects that recorded cases show
             # state
             "running",  # of the running list
             "batch",  # of the batch being chosen
@@ -480,7 +480,7 @@ def _continue_chunk(requests, engine, own, tree, work):
     limit = min(own.chunk_left, np.int64(np.trunc(_capacity(tree) - own.total)))
     if limit <= 0:
         limit = own.chunk_left
-    if not own.as_released:
+    if not own.released_defects:
         limit = min(limit, _capacity(tree) + _up(this.kv, own) - this.kv)
     if limit <= 0:  # what others decode leaves it nothing: it goes on in a later step
         own.next_chunk = own.chunk
@@ -563,7 +563,7 @@ def _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, 
         tokens = min(rest, own.chunk_left)
     elif _up(rest, own) > own.chunk_left:
         tokens = radix_tree.down(prefix + radix_tree.down(own.chunk_left, tree), tree) - prefix
-    second = tokens < rest and own.next_chunk != NONE and not own.as_released
+    second = tokens < rest and own.next_chunk != NONE and not own.released_defects
     if tokens <= 0 or second:
         radix_tree.lock(tree, node, -1)
         return False
