@@ -80,6 +80,11 @@ class Sglang(EngineSection):
     disable_overlap_schedule: bool = Field(
         default=False, description="a step is decided after the one before it has ended, not while it runs"
     )
+    released_defects: bool = Field(
+        default=False,
+        description="with two defects of SGLang 0.5.23: a prompt in the middle goes on without asking for room, and "
+        "the process dies where others have taken it; of two prompts cut in one step the first counts as computed",
+    )
     mem_fraction_static: Share = Field(
         default=0.9,
         description="share of the accelerator's memory for weights, working memory and KV, as vLLM counts it (SGLang "

@@ -187,6 +187,7 @@ def sglang(draw: st.DrawFn) -> base.Case:
         "retraction_policy": draw(st.sampled_from(["length", "priority"])),
         "prefill_decode_interval": draw(st.sampled_from([None, None, 2])),
         "disable_overlap_schedule": draw(st.booleans()),
+        "released_defects": draw(st.booleans()),
         "max_steps": MOST_STEPS,
     }
     if engine["schedule_policy"] in ("lpm", "dfs-weight"):  # SGLang allows priorities with the others only

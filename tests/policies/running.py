@@ -11,7 +11,7 @@ _DRAINS = {layout.STEPS_FULL: "steps", layout.GAPS_FULL: "gaps", layout.DECISION
 # columns of a batch with an entry for each request
 ROWS = (
     "arrival_ns", "input_tokens", "output_tokens", "end_outcome", "priority", "prefix_tokens", "prefix_block_tokens",
-    "max_tokens", "tenant",
+    "max_tokens", "tenant", "ignore_eos",
 )  # fmt: skip
 ENDED_WELL = (layout.FINISHED, layout.MAX_MODEL_LEN, layout.REJECTED)
 

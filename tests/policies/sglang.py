@@ -290,6 +290,7 @@ class Server:
         self.page = e["page_size"]
         self.pool = e["pool_tokens"] // self.page * self.page
         self.tree = Tree(self.pool, self.page, e["radix_eviction_policy"])
+        self.released_defects = e.get("released_defects", True)
         self.cached = not e["disable_radix_cache"]
         table = case.requests
         columns = ("arrival_ns", "prompt_len", "max_tokens", "out_len", "ignore_eos", "priority")
@@ -445,9 +446,11 @@ class Server:
             assert self.chunk_left is not None
             limit = min(self.chunk_left, int(self.capacity - self.total))
             limit = self.chunk_left if limit <= 0 else limit
+            if not self.released_defects:
+                limit = min(limit, self.capacity + self.up(request.kv) - request.kv)
             if limit > 0:
                 self.admit(request, min(request.known - request.kv, limit), CONTINUED)
-            else:  # the decodes of a mixed step take it all
+            else:  # what others decode leaves it nothing: it goes on in a later step
                 self.next_chunk = request
         for request in list(self.queue):
             if not self.consider(request):
@@ -518,7 +521,8 @@ class Server:
             tokens = self.tree.down(prefix + self.tree.down(self.chunk_left)) - prefix
         elif answer is not None and rest > self.chunk_left:
             tokens = self.chunk_left
-        if tokens <= 0:
+        second = tokens < rest and self.next_chunk is not None and not self.released_defects
+        if tokens <= 0 or second:
             self.tree.lock(node, -1)
             return False
         request.node, request.own, request.kv, request.inserted = node, prefix, prefix, 0
@@ -912,7 +916,7 @@ def settings(engine: dict, **more: Any) -> Settings:
     same = {name: engine[name] for name in SETTINGS if name in engine}
     if same["chunked_prefill_size"] is None:
         same["chunked_prefill_size"] = -1
-    return Settings(**same | more, max_model_len=UNLIMITED)
+    return Settings(**{"released_defects": True} | same | more, max_model_len=UNLIMITED)
 
 
 def batch(case: base.Case) -> TraceBatch:

@@ -76,7 +76,7 @@ def test_a_schedule_of_chunks_is_stated_whole():
         resolved("sarathi", engine__enable_dynamic_chunking_schedule="true")
 
 
-def test_answers_may_outgrow_the_limit_only_as_released():
+def test_answers_may_outgrow_the_limit_only_released_defects():
     assert settings("sarathi").max_model_len == 512
     loose = settings("sarathi", engine__enforce_max_model_len="false")
     assert (loose.max_model_len > 10**9, loose.longest) == (True, 512)

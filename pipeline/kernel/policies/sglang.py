@@ -93,6 +93,7 @@ SETTINGS = np.dtype(
             "retract_by_priority",
             "interval",
             "overlap",
+            "released_defects",  # with the defects that recorded cases show
             # state
             "running",  # of the running list
             "batch",  # of the batch being chosen
@@ -479,7 +480,9 @@ def _continue_chunk(requests, engine, own, tree, work):
     limit = min(own.chunk_left, np.int64(np.trunc(_capacity(tree) - own.total)))
     if limit <= 0:
         limit = own.chunk_left
-    if limit <= 0:  # the decodes of a mixed step take it all
+    if not own.released_defects:
+        limit = min(limit, _capacity(tree) + _up(this.kv, own) - this.kv)
+    if limit <= 0:  # what others decode leaves it nothing: it goes on in a later step
         own.next_chunk = own.chunk
         return
     this.hits = 0
@@ -560,7 +563,8 @@ def _consider(requests, hashes, heap, decisions, engine, step, own, tree, work, 
         tokens = min(rest, own.chunk_left)
     elif _up(rest, own) > own.chunk_left:
         tokens = radix_tree.down(prefix + radix_tree.down(own.chunk_left, tree), tree) - prefix
-    if tokens <= 0:
+    second = tokens < rest and own.next_chunk != NONE and not own.released_defects
+    if tokens <= 0 or second:
         radix_tree.lock(tree, node, -1)
         return False
     _admit(requests, heap, row, node, prefix, tokens, max_new, engine, step, own, work, start_ns)

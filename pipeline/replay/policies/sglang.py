@@ -43,6 +43,7 @@ class Settings(PolicySettings):
     retraction_policy: str = "length"
     prefill_decode_interval: int | None = None
     disable_overlap_schedule: bool = False
+    released_defects: bool = False
 
     @classmethod
     def of(cls, deployment: Deployment) -> dict[str, Any]:
@@ -111,6 +112,7 @@ class Settings(PolicySettings):
         own.threshold = self.priority_scheduling_preemption_threshold
         own.retract_by_priority = self.retraction_policy == "priority"
         own.interval = self.prefill_decode_interval or 0
+        own.released_defects = self.released_defects
         own.overlap = not self.disable_overlap_schedule
         own.chunk = NONE
         own.spares = self.most_running
